@@ -65,19 +65,11 @@ def least_move(point, normal, offset, norm, low, high):
       enough = np.abs(normal) @ np.minimum(middle * np.abs(normal), room) >= missing
       less, more = (less, middle) if enough else (middle, more)
     return np.linalg.norm(np.minimum(more * np.abs(normal), room))
+  # Moves up and moves down, and for linf the largest of them.
+  uphill, zeros = np.append(-normal, normal), np.zeros(2 * size)
+  bounds = [(0, room) for room in (*(high - point), *(point - low))]
   if norm == "l1":
-    return linprog(
-      np.ones(2 * size),
-      A_ub=[np.concatenate([-normal, normal])],
-      b_ub=[-missing],
-      bounds=[(0, h) for h in high - point] + [(0, h) for h in point - low],
-    ).fun
-  rows = np.block(
-    [[np.eye(size), -np.ones((size, 1))], [-np.eye(size), -np.ones((size, 1))]]
-  )
-  return linprog(
-    np.append(np.zeros(size), 1),
-    A_ub=np.vstack([np.append(-normal, 0), rows]),
-    b_ub=np.append(-missing, np.zeros(2 * size)),
-    bounds=[(low - x, high - x) for x in point] + [(0, None)],
-  ).fun
+    return linprog(zeros + 1, [uphill], [-missing], bounds=bounds).fun
+  rows = np.block([[uphill, 0], [np.eye(2 * size), -np.ones((2 * size, 1))]])
+  below = np.append(-missing, zeros)
+  return linprog(np.append(zeros, 1), rows, below, bounds=[*bounds, (0, None)]).fun

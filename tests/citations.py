@@ -15,23 +15,15 @@ _PLAIN = (
   "chapter table figure algorithm proposition corollary lemma claim definition theorem "
   "observation result problem appendix"
 )
-KINDS = {word: word for word in _PLAIN.split()} | {
-  "eq.": "equation",
-  "eqs.": "equation",
-}
+KINDS = {word: word for word in _PLAIN.split()}
+KINDS |= {"eq.": "equation", "eqs.": "equation"}
 """Words for places in docstrings; words that are not abbreviated may have an s."""
 
-SHORTENED = {
-  "equation": "equation",
-  "eq": "equation",
-  "eqs": "equation",
-  "tab.": "table",
-  "fig.": "figure",
-  "prop.": "proposition",
-  "cor.": "corollary",
-  "thm.": "theorem",
-  "section": "section",
-}
+_SHORT = (
+  "equation=equation eq=equation eqs=equation tab.=table fig.=figure prop.=proposition "
+  "cor.=corollary thm.=theorem section=section"
+)
+SHORTENED = dict(pair.split("=") for pair in _SHORT.split())
 """Further words for places in table labels and running text, in either case."""
 
 _PARTS = r"[1-9]\d*(?:\.\d+)*"
@@ -126,10 +118,8 @@ def unread(text: str) -> list[str]:
   with a year or a title.
   """
   rest = text
-  for passage in passages(text, strict=True):
-    rest = (
-      rest[: passage.start] + "#" * (passage.end - passage.start) + rest[passage.end :]
-    )
+  for p in passages(text, strict=True):
+    rest = rest[: p.start] + "#" * (p.end - p.start) + rest[p.end :]
   place = re.compile(
     rf"\b(?i:{WORDS}|article|supplement|appendices)"
     rf"(?: {_NUMBER}| \(\d| (?:IV|I{{1,3}})\b)|##,? \d|\bits (?:\w+ )?article\b"

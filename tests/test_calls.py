@@ -65,37 +65,31 @@ margin = call(voronoi.cell_margin, X[:2], Y[:2], X)
 ATTACKS = [
   (call(attacks.fab, linear, X, Y, restarts=2), "restarts need a key"),
   (call(attacks.carlini_wagner, linear, X, Y, high=np.inf), "high must be finite"),
-  (
-    call(attacks.apgd, linear, X, Y, key=KEY, epsilon=0.1, steps=4, larger_radii=True),
-    "at least 5 with larger_radii, got 4",
-  ),
+  (call(attacks.apgd, linear, X, Y, key=KEY, epsilon=0.1, steps=4, larger_radii=True),
+   "at least 5 with larger_radii, got 4"),
   (call(attacks.clopper_pearson, 4, 3), r"count must be in \[0, 3\], got 4"),
   (call(attacks.seal, EYE[0], EYE[0, :2], 1.0), "center must have shape"),
   (call(scores, loss="kl"), "reference, got loss 'kl'"),
   (call(scores, reference=EYE), "reference, got loss 'ce'"),
   (call(scores, loss="kl", targets=Y[:3], reference=EYE), '"kl" has no targets'),
   (call(scores, loss="dlr", targets=Y[1:4]), '"dlr" with targets .* 4 classes, got 3'),
-  (
-    call(attacks.attack_loss, EYE[:, :2], 0 * Y[:3], loss="dlr"),
-    '"dlr" needs at least 3 classes, got 2',
-  ),
+  (call(attacks.attack_loss, EYE[:, :2], 0 * Y[:3], loss="dlr"),
+   '"dlr" needs at least 3 classes, got 2'),
   (call(cells, own_index=np.array([0, 0, 2])), "row 1 is not 0"),
   (call(cells, own_index=np.array([0, 48, 2])), "got 48"),
   (call(cells, low=0.9), "x must be at least low = 0.9"),
   (call(cells, low=1.0, high=0.5), "low must be at most high, got 1.0 > 0.5"),
   (call(cells, high=np.full(3, 0.1)), r"x must be at most high = 0.1, got .* at \["),
-  (call(cells, ball_norm="l3"), "ball_norm must be .* got 'l3'"),
   (call(cells, norm="linf", high=np.inf), "epsilon inf needs a finite box"),
   (call(margin, site_labels=Y[:3]), r"site_labels must have shape \(6,\)"),
   (call(margin, site_labels=X[:, 0]), "TypeError: site_labels must be integers"),
   (call(voronoi.cell_margin, X[:2], np.array([0, -1]), X), r"\[0, 6\), got -1"),
   (call(ball, X, epsilon_inf=2.0), r"epsilon_1 / epsilon_inf must be in \(1, 3\)"),
-  (call(ball, Y[:, None]), "TypeError: x must be floating"),
   (call(ball, X, low=1.0, high=0.0), r"low must be at most high, got 1\.0 > 0\.0"),
   (call(ball, 1.5 * EYE[::-1]), r"at most high = 1\.0, got 1\.5 at \[0, 2\]"),
   (call(decided(jnp.zeros(6)), X), "TypeError: labels must be.*float32"),
   (call(decided(jnp.zeros(3, int)), X), r"labels.*\(3,\)"),
-]
+]  # fmt: skip
 TEN = np.repeat(range(10), 30)
 TABLE = data.class_table(Y, per_class=2)
 GRID = np.ones((7, 2, 2, 1), np.float32), np.arange(7)
@@ -115,27 +109,20 @@ DATA = [
   (call(views, scale=(0.5, 0.4)), r"scale\[1\] must be in \[0.5, 1\], got 0.4"),
   (call(views, hue=0.6), r"strengths.hue must be in \[0, 0.5\], got 0.6"),
   (call(views, flip=-1), r"strengths.flip must be in \[0, 1\], got -1"),
-  (
-    call(views, scale=0.5),
-    r"TypeError: strengths.scale must be a pair \(low, high\), got",
-  ),
+  (call(views, scale=0.5),
+   r"TypeError: strengths.scale must be a pair \(low, high\), got"),
   (call(views, jitter=3), r"strengths.jitter must be in \[0, 1\], got 3"),
-  (call(views, images=IMAGE), r"images must have 4 axes, got .*\(7, 9, 2\)"),
   (call(views, images=IMAGE[None]), r"1 or 3 channels, got .*9, 2\)"),
   (call(views, images=FORTY.images), "TypeError: floating, got dtype uint8"),
   (call(pipe, np.array([[0, 40]])), "indices of the 40 images, got 40"),
   (call(pipe, np.array([[0, -1]])), "indices of the 40 images, got -1"),
   (call(pipe, PLAN[:, :0]), r"plan must name an image per step, got shape \(12, 0\)"),
-  (call(pipe, np.zeros((1, 2))), "TypeError: plan must be integers, got dtype float64"),
-  (call(pipe, PLAN[0, :3]), r"plan must have 2 axes, got shape \(3,\)"),
   (call(pipe, PLAN, start=13), "start must be at most the plan's 12 steps, got 13"),
   (call(pipe, PLAN, process_count=3), "a batch of 8 cannot be shared evenly by 3"),
   (call(pipe, PLAN, process_index=2, process_count=2), "below process_count=2, got"),
   (call(data.center_crop, IMAGE, 8), r"\(8, 8\) must fit into .*7, 9"),
-  (
-    call(data.random_crop, KEY, IMAGE, size=12, padding=1),
-    r"size \(12, 12\) must fit into images \(7, 9, 2\) with padding 1",
-  ),
+  (call(data.random_crop, KEY, IMAGE, size=12, padding=1),
+   r"size \(12, 12\) must fit into images \(7, 9, 2\) with padding 1"),
   (call(data.random_crop, KEY, IMAGE, size=0), "size must be at least 1, got 0"),
   (call(resized, area=(0, 1)), r"area\[0\]"),
   (call(resized, aspect=(2, 1)), r"aspect\[1"),
@@ -148,19 +135,15 @@ DATA = [
   (call(data.fit_canvas, DARK, 4, fill=256), r"fill must be in \[0, 255\], got 256"),
   (call(data.fit_canvas, DARK, 4, fill=12.7), "TypeError: fill must be a static"),
   (call(data.fit_canvas, DARK, 4, fill=0, shrink=3), "divide the side 4, got 3"),
-  (
-    call(data.image_grid, KEY, *GRID, rows=2, columns=3, min_count=7),
-    "at most the 6 cells, got 7",
-  ),
+  (call(data.image_grid, KEY, *GRID, rows=2, columns=3, min_count=7),
+   "at most the 6 cells, got 7"),
   (call(data.class_table, np.array([3, -1]), per_class=1), "negative, got -1 at 1"),
   (call(data.class_table, np.zeros(0, int), per_class=1), "data set is empty"),
   (call(balanced, 0, num_classes=4), r"at most the 3 classes that .* got 4"),
   (call(balanced, 1.5, num_classes=2), "TypeError: step must be integers"),
   (call(data.random_flip, KEY, COLOURS, probability=SEVERAL), "scalar"),
-  (
-    call(data.random_grayscale, KEY, COLOURS, probability=SEVERAL),
-    "probability must be a scalar",
-  ),
+  (call(data.random_grayscale, KEY, COLOURS, probability=SEVERAL),
+   "probability must be a scalar"),
   (call(data.normalize, IMAGE, (0, 0), (1, 0)), r"std must be in \(0, inf\), got 0"),
   *(
     (call(change, KEY, MAP, strength=1.2), r"strength must be in \[0, 1\], got 1.2")
@@ -180,28 +163,21 @@ DATA = [
     for labels, message in (
       (np.array([0, 1, -1]), "must not be negative, got -1 at 2"),
       (Y[:0], "data set is empty"),
-      (X[:, 0], "TypeError: labels must be integers, got dtype float32"),
       (np.eye(2, dtype=int), r"labels must have 1 axis, got shape \(2, 2\)"),
     )
   ),
-  (
-    call(data.split_within_classes, np.array([0, 0, 1]), fractions=(0.9, 0.1)),
-    "classes of at most 2 images leave a part empty",
-  ),
+  (call(data.split_within_classes, np.array([0, 0, 1]), fractions=(0.9, 0.1)),
+   "classes of at most 2 images leave a part empty"),
   (call(tail, TEN, 0.01), r"imbalance 0\.01 leaves class 7 of 10 without"),
-  (call(tail, TEN, 0), r"imbalance must be in \(0, 1\]"),
   (call(tail, TEN, 1.5), r"imbalance must be in \(0, 1\]"),
   (call(tail, np.array([0, 1, 3]), 0.5), "class 2 has none"),
-  (
-    call(tail, np.array([0, 1, 10**12]), 0.5),
-    "up to 1000000000000 .* class 2 has none",
-  ),
+  (call(tail, np.array([0, 1, 10**12]), 0.5),
+   "up to 1000000000000 .* class 2 has none"),
   (call(tail, np.array([0, -1]), 0.5), "labels must not be negative, got -1 at 1"),
-  (call(data.long_tail_counts, 3, 0, 0.5), "largest must be in"),
   (call(shuffled, 0, batch_size=5), "batch_size must be at most the 4 images, got 5"),
   (call(shuffled, -1, batch_size=2), "step must .*got -1"),
   (call(shuffled, Y, batch_size=2), "step must .*shape"),
-]
+]  # fmt: skip
 TREE = hierarchy.from_mapping({"plant": ["oak"], "animal": ["cat", "dog"]})
 TWICE = {"a": ["x"], "b": ["x"]}
 TWO_X = "must have different names, got 'x' twice"
@@ -222,10 +198,8 @@ HIERARCHY = [
   (call(edges, [("a", ""), ("b", "c"), ("c", "b")]), "'b' -> 'c' -> 'b'"),
   (call(edges, [("b", "c"), ("c", "b")]), "'b' -> 'c' -> 'b'"),
   (call(edges, [("a", "a")]), "'a' -> 'a'"),
-  (
-    call(edges, [("r", ""), ("a", "r"), ("b", "r"), ("a", "b")]),
-    "'a' .* got 'r' and 'b'",
-  ),
+  (call(edges, [("r", ""), ("a", "r"), ("b", "r"), ("a", "b")]),
+   "'a' .* got 'r' and 'b'"),
   (call(edges, [("r", ""), ("a", "r"), ("a", "r")]), "'a' occurs twice"),
   (call(edges, [("r", ""), ("s", "")]), "one root, got 'r' and 's'"),
   (call(edges, [("r", ""), ("a", "q")]), "parent 'q' of 'a'"),
@@ -248,7 +222,7 @@ HIERARCHY = [
   (call(hierarchy.classes_below, TREE, "elm"), "'elm' is not in the tree"),
   (call(hierarchy.neighbor_joining, 0 * PAIR, names=["a"]), "2 entries, got 1"),
   (call(hierarchy.neighbor_joining, 0 * PAIR, names=["a", ""]), "must not be empty"),
-]
+]  # fmt: skip
 retrieval = call(metrics.retrieval, X, Y)
 effects = metrics.factorial_effects
 correlated = call(metrics.distance_correlation, X, X)
@@ -263,16 +237,12 @@ METRICS = [
   (call(retrieval, exclude=Y), "exclude needs references"),
   (call(metrics.nearest, X, X, k=6, exclude=np.arange(6)), "at most 5, .* got 6"),
   (call(metrics.nearest, X, X, k=7), "k must be at most 6, .* got 7"),
-  (
-    call(metrics.nearest, X, X, k=1, exclude=X[:, 0]),
-    "TypeError: exclude must be integers",
-  ),
+  (call(metrics.nearest, X, X, k=1, exclude=X[:, 0]),
+   "TypeError: exclude must be integers"),
   (call(metrics.common_confusions, np.eye(2, dtype=int), k=3), "2 pairs of 2 classes"),
   (call(metrics.lie_action, np.eye(5), X, X[:, 0]), r"\(3, 3\).*got \(5, 5\)"),
-  (
-    call(metrics.hierarchical_precision, EYE, Y[:3], 1 - EYE, k=2, rank_offset=2),
-    "at most the 3 classes, got 4",
-  ),
+  (call(metrics.hierarchical_precision, EYE, Y[:3], 1 - EYE, k=2, rank_offset=2),
+   "at most the 3 classes, got 4"),
   (call(metrics.average_hierarchical_similarity, np.ones((3, 1))), "two ranks"),
   (call(metrics.best_accuracy, X, Y, np.array([1, -1])), "budgets .* got -1"),
   (call(metrics.mean_interval, []), r"at least one figure, got shape \(0,\)"),
@@ -292,11 +262,10 @@ METRICS = [
   (call(metrics.hulls_intersect, PAIR, NAN * PAIR), "finite"),
   (call(metrics.hull_distance, PAIR, PAIR[:0]), "b must have a row"),
   (call(metrics.correlation, [1, 2, 3], [1, 2]), r"\(2,\)"),
-  (call(metrics.correlation, [1, 2], [1, 2], method="kendall"), "kendall"),
   (call(metrics.correlation, range(9), range(9), exact=True), "got 9"),
   (call(correlated, rows=Y - 1), r"rows must be in \[0, 6\), got -1"),
   (call(correlated, rows=Y + 4), r"rows must be in \[0, 6\), got 6"),
-]
+]  # fmt: skip
 COSTS, FOUR = jnp.ones((5, 2, 3)), jnp.full(4, 0.3)
 POOLING = [
   (call(pooling.gsp, MAP, X), r"prototypes must have shape .*got"),
@@ -309,10 +278,8 @@ POOLING = [
   (call(pooling.gem, MAP, power=jnp.ones(2)), r"power .*\(4,\).*got \(2,\)"),
   (call(pooling.cbam, MAP, *KERNELS, np.zeros((2, 2, 2))), "odd size, got 2"),
   (call(pooling.cbam, MAP, KERNELS[0], KERNELS[0], np.zeros((3, 3, 2))), "expand_ker"),
-  (
-    call(pooling.cbam, MAP, *KERNELS, np.zeros((3, 3, 2)), reduce_bias=np.zeros(3)),
-    r"reduce_bias .*\(2,\), got \(3,\)",
-  ),
+  (call(pooling.cbam, MAP, *KERNELS, np.zeros((3, 3, 2)), reduce_bias=np.zeros(3)),
+   r"reduce_bias .*\(2,\), got \(3,\)"),
   (call(pooling.delf, MAP, KERNELS[0], X[0], X[0], 0.0), r"hidden_kernel .*\(4, 3\)"),
   (call(pooling.solar, MAP, *[KERNELS[0]] * 4), r"output_kernel .*\(2, 4\).*\(4, 2\)"),
   (call(pooling.otp, MAP, X), "prototypes must have shape"),
@@ -322,7 +289,7 @@ POOLING = [
   (call(pooling.tsmk, MAP[:, 0], np.eye(4), np.zeros(4)), "4 axes"),
   (call(pooling.gsop, MAP, None, None), "channel or the spatial branch, got neither"),
   (call(pooling.gsop, MAP, None, BRANCH), "spatial.row_kernel must have shape"),
-]
+]  # fmt: skip
 SIMILAR = hierarchy.chordal_similarities(PAIR)
 histogram = prototypes.prototype_histogram
 shot = call(prototypes.simple_shot, X)
@@ -345,33 +312,25 @@ PROTOTYPES = [
     (call(function, X[:, :2], X, Y, num_classes=3), r"sites must have shape \(6, 2\)")
     for function in (prototypes.nearest_neighbours, prototypes.nearest_neighbour_scores)
   ),
-  (
-    call(prototypes.nearest_neighbour_distance, X[:, :2], Y, X, Y),
-    r"sites must have shape \(6, 2\)",
-  ),
+  (call(prototypes.nearest_neighbour_distance, X[:, :2], Y, X, Y),
+   r"sites must have shape \(6, 2\)"),
   (call(prototypes.neighbour_logits, X, X, Y, num_classes=3, k=6), "7, got 6"),
   (call(histogram, np.ones((1, 0, 2)), X), r"\(1, 0, 2\)"),
-  (
-    call(histogram, MAP[0], KERNELS[1], weights=np.ones((3, 4), int)),
-    "TypeError: weights must be floating, got dtype int",
-  ),
+  (call(histogram, MAP[0], KERNELS[1], weights=np.ones((3, 4), int)),
+   "TypeError: weights must be floating, got dtype int"),
   (call(shot, MAP[0]), "columns"),
   (call(shot, X[None], transform="centred_l2"), "with no centre"),
   (call(shot, X[None], transform="l2", centre=np.ones(3)), "'l2' with a centre"),
-  (
-    call(shot, X[None], transform="centred_l2", centre=np.ones(4)),
-    r"centre must have shape \(3,\)",
-  ),
-  (
-    call(prototypes.episode_accuracies, X, np.zeros((2, 3, 4), int), num_shots=4),
-    "leave a query of the 4 rows",
-  ),
+  (call(shot, X[None], transform="centred_l2", centre=np.ones(4)),
+   r"centre must have shape \(3,\)"),
+  (call(prototypes.episode_accuracies, X, np.zeros((2, 3, 4), int), num_shots=4),
+   "leave a query of the 4 rows"),
   (call(hierarchical, SIMILAR, 4), "needs a key"),
   (call(hierarchical, np.ones((2, 2)), 2, method="cholesky"), "definite"),
   (call(hierarchical, NEAR, 1, method="spectral"), "class 0 at the origin in 1 dim"),
   (call(hierarchical, PAIR, 4), "1 on the diagonal, got 0"),
   (call(hierarchical, np.array([[1, 0.5], [0.1, 1]]), 4), "symmetric"),
-]
+]  # fmt: skip
 SOLVERS = [
   *(
     (call(solve, costs, start=start), message)
@@ -403,29 +362,20 @@ SOLVERS = [
   (call(distances.combined_norm, EYE, epsilon_1=1, epsilon_inf=2), "got 1 / 2"),
   (call(distances.k_nearest, X, X, k=1, exclude=range(5)), r"\(5,\)"),
   (call(distances.k_nearest, X, X, k=1, apart=(X[:, 0],) * 2), "TypeError: .*float32"),
-  (
-    call(distances.distance_ratio, X, exponent=1.0, classes=np.ones(3)),
-    "TypeError: .*boolean",
-  ),
-]
+  (call(distances.distance_ratio, X, exponent=1.0, classes=np.ones(3)),
+   "TypeError: .*boolean"),
+]  # fmt: skip
 factorial = training.factorial
 LEVELS = {"m": (16, 128), "mu": (0.3, 0.7)}
 PARAMS = {"network": jnp.ones(1), "loss": jnp.ones(1)}
 OTHERS = [
   (call(plotting.training_curves, {"a": [1.0, 2.0]}, ylabel="loss"), "2 axes"),
-  (
-    call(plotting.training_curves, {"a": [[1.0, 2.0]], "b": [[1.0]]}, ylabel="loss"),
-    r"curves\['b'\] must have shape \(1, 2\)",
-  ),
+  (call(plotting.training_curves, {"a": [[1.0, 2.0]], "b": [[1.0]]}, ylabel="loss"),
+   r"curves\['b'\] must have shape \(1, 2\)"),
   (call(plotting.bars_with_intervals, {"a": {}}, ylabel="loss"), "at least one method"),
   (call(plotting.class_hulls, {"a": [np.zeros((2, 3))]}), r"panels\['a'\]"),
   (call(plotting.class_hulls, {"a": [PAIR]}, dots={"b": [PAIR]}), "'a', got 'b'"),
-  (
-    call(
-      plotting.class_tree, hierarchy.from_parents([-1, 0, 0]), groups=np.zeros(4, int)
-    ),
-    "shape",
-  ),
+  (call(plotting.class_tree, TREE, groups=np.zeros(4, int)), "shape"),
   (call(training.reassign, linear, X, steps_per_epoch=0), "at least 1, got 0"),
   (call(factorial, {"mu": (0.3, 0.3)}), r"levels\['mu'\] must be two different .*0.3,"),
   *(
@@ -463,19 +413,11 @@ OTHERS = [
   (call(training.pad_rows, X, 0), "multiple must be at least 1, got 0"),
   (call(training.when, SEVERAL > 0, lambda x: x, COLOURS), "due must"),
   (call(training.ccp_response, linear, metric="a", patience=0), "patience"),
-  (
-    call(training.ccp_response, linear, metric="a", restart="first"),
-    "restart must be one of",
-  ),
   (call(training.ccp_projection, first_weight=-1), "first_weight"),
   (call(training.ccp_projection, first_weight=SEVERAL), "scalar"),
-  (
-    call(
-      training.ccp_fresh_moments, optax.sgd(0.1), optax.adam(0.1).init(PARAMS), PARAMS
-    ),
-    "of 0 leaves, got one of 5",
-  ),
-]
+  (call(training.ccp_fresh_moments, optax.sgd(0.1), optax.adam(0.1).init(PARAMS),
+        PARAMS), "of 0 leaves, got one of 5"),
+]  # fmt: skip
 CALLS = ATTACKS + DATA + HIERARCHY + METRICS + POOLING + PROTOTYPES + SOLVERS + OTHERS
 
 

@@ -21,10 +21,9 @@ PAIR = r"TypeError: scale must be a pair \(low, high\), got "
   ("wrong", "shown"), [(1.5, "1.5"), (-2, "-2"), (np.nan, "nan")]
 )
 def test_one_wrong_number_of_an_array_is_named(kind, wrong, shown):
+  message = rf"share must be in \[0, 1\], got {shown}$"
   for values in (wrong, [0.5, wrong], [[0.5], [wrong]]):
-    refusals.check(
-      call(share, kind(values)), rf"share must be in \[0, 1\], got {shown}$"
-    )
+    refusals.check(call(share, kind(values)), message)
 
 
 WRONG = [
@@ -41,16 +40,12 @@ WRONG = [
       (np.complex64(1), "real numbers, got dtype complex"),
     )
   ),
-  (
-    call(_checks.share, "share", np.ones(2)),
-    "TypeError: share must be a static number, got array",
-  ),
+  (call(_checks.share, "share", np.ones(2)),
+   "TypeError: share must be a static number, got array"),
   (call(widths, "ab"), "TypeError: widths must be a sequence, got 'ab'"),
   (call(widths, 3), "TypeError: widths must be a sequence, got 3"),
-  (
-    call(widths, (8, 2.5)),
-    r"TypeError: widths\[1\] must be a static integer, got 2\.5",
-  ),
+  (call(widths, (8, 2.5)),
+   r"TypeError: widths\[1\] must be a static integer, got 2\.5"),
   *(
     (call(_checks.interval, "scale", values), PAIR)
     for values in ("ab", 3, (), (1, 2, 3), np.float32(1))
@@ -58,11 +53,9 @@ WRONG = [
   (call(_checks.limits, 0, np.array([1.0, np.nan])), "high must be a number, got nan"),
   (call(_checks.limits, "none", 1), "TypeError: low must be a number, got 'none'"),
   (call(_checks.function, "fn", 3), "TypeError: fn must be a function, got 3"),
-  (
-    call(_checks.instance, "tree", "animals", dict),
-    "TypeError: tree must be a dict, got 'animals'",
-  ),
-]
+  (call(_checks.instance, "tree", "animals", dict),
+   "TypeError: tree must be a dict, got 'animals'"),
+]  # fmt: skip
 
 
 @refusals.table(WRONG)

@@ -121,14 +121,10 @@ def test_no_citation_of_a_comment_or_page_is_passed_over():
     ("DML 5.3.2 (grid 2).", "DML section 5.3.2"),
     ("DML 5.3.5, which pools 8", "DML section 5.3.5"),
     ("NCH eqs. 19 to 21.", "NCH equation 19,NCH equation 20,NCH equation 21"),
-    (
-      "SSL proposition 3.1, eqs. 3-4;",
-      "SSL proposition 3.1,SSL equation 3,SSL equation 4",
-    ),
-    (
-      "DIST II eq. 2 and appendix D",
-      "DIST article II,DIST II equation 2,DIST II appendix D",
-    ),
+    ("SSL proposition 3.1, eqs. 3-4;",
+     "SSL proposition 3.1,SSL equation 3,SSL equation 4"),
+    ("DIST II eq. 2 and appendix D",
+     "DIST article II,DIST II equation 2,DIST II appendix D"),
     ("DIST IV; Barz 2019, eq. 1", "DIST article IV"),
     ("DL2P figure 4b", "DL2P figure 4"),
     ("DML figure 5.12(b), GSP", "DML figure 5.12"),
@@ -137,7 +133,7 @@ def test_no_citation_of_a_comment_or_page_is_passed_over():
     ("DML's retrieval experiments", ""),
     ("DML Fig. 5.4", ""),
   ],
-)
+)  # fmt: skip
 def test_reading(text, expected):
   assert ",".join(" ".join(citation) for citation in cited(text)) == expected
 
@@ -153,16 +149,11 @@ OTHER_WAYS = (
 )
 
 
-@pytest.mark.parametrize("text", NOWHERE.split(" | "))
-def test_places_that_do_not_exist_are_noticed(text):
-  assert not all(exists(citation) for citation in cited(text))
-
-
-@pytest.mark.parametrize("text", OTHER_WAYS.split(" | "))
-def test_other_ways_of_citing_are_noticed(text):
-  assert citations.unread(text)
-
-
-def test_places_of_other_works_are_none_of_ours():
+def test_places_that_do_not_exist_and_other_ways_of_citing_are_noticed():
+  for text in NOWHERE.split(" | "):
+    assert not all(exists(citation) for citation in cited(text)), text
+  for text in OTHER_WAYS.split(" | "):
+    assert citations.unread(text), text
+  # Places of other works are none of ours.
   assert not citations.unread('DML 2.1.3; Kim et al. 2020, "Proxy anchor", eq. 4.')
   assert not citations.unread('Barz and Denzler 2019, "Images", section 3; DIST IV.')

@@ -31,8 +31,6 @@ SWEEP = [
   )
   for name in FUNCTIONS
 ]
-
-
 plain = inspect.unwrap
 
 
@@ -303,41 +301,34 @@ def test_a_global_name_that_changes_makes_another_function(monkeypatch, reader):
   np.testing.assert_array_equal(attack(READERS[reader]), -before)
 
 
-def test_functions_that_call_each_other():
-  def even_of(weights):
-    def even(x, n=2):
-      return odd(x, n - 1) if n else x @ weights
+def even_of(weights):
+  """Functions that call each other."""
 
-    def odd(x, n):
-      return even(x, n - 1)
+  def even(x, n=2):
+    return odd(x, n - 1) if n else x @ weights
 
-    return even
+  def odd(x, n):
+    return even(x, n - 1)
 
-  before = attack(even_of(WEIGHTS))
-  after = without_compiling(lambda: attack(even_of(WEIGHTS)))
-  np.testing.assert_array_equal(after, before)
-  np.testing.assert_array_equal(attack(even_of(-WEIGHTS)), -before)
+  return even
 
 
-def test_lambdas_of_one_line_that_hold_the_same_are_one_function():
-  def product(weights):
-    return attack(lambda x: x @ weights)
-
-  product(WEIGHTS)
-  for _ in range(2):
-    without_compiling(lambda: product(WEIGHTS))
-  np.testing.assert_array_equal(product(-WEIGHTS), -product(WEIGHTS))
+PARTIAL = functools.partial(jax.tree_util.Partial, lambda weights, x: x @ weights)
+MAKERS = {"even": even_of, "lambda": lambda w: lambda x: x @ w, "partial": PARTIAL}
 
 
-def test_variables_of_a_partial_are_data():
-  def apply(weights, x):
-    return x @ weights
-
+@pytest.mark.parametrize("maker", MAKERS)
+def test_functions_that_hold_the_same_are_one_function(maker):
   def call(weights):
-    return attack(jax.tree_util.Partial(apply, weights))
+    return attack(MAKERS[maker](weights))
 
   before, opposite = call(WEIGHTS), -WEIGHTS
-  after = without_compiling(lambda: call(opposite))
+  for _ in range(2):
+    again = without_compiling(lambda: call(WEIGHTS))
+    np.testing.assert_array_equal(again, before)
+  # Variables of a partial are data.
+  other = functools.partial(call, opposite)
+  after = without_compiling(other) if maker == "partial" else other()
   np.testing.assert_array_equal(after, -before)
 
 

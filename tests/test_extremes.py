@@ -68,37 +68,32 @@ def curve(points):
 
 # Functions of points and centres to lengths, and their values of POINTS and CENTRES.
 LENGTHS = {
-  "pairwise_euclidean": lambda x, v: distances.pairwise_euclidean(x, v[0]),
-  "class_covering_radii": lambda x, v: prototypes.class_covering_radii(x, HALVES, v),
-  "greedy_k_centre": lambda x, v: prototypes.greedy_k_centre(x, 5).radii,
-  "greedy_k_centre_around_others": lambda x, v: (
-    prototypes.greedy_k_centre(x, 5, initial=v[0]).radii
-  ),
-  "histogram": lambda x, v: prototypes.prototype_histogram(x[None], v[0]).error,
-  "combination": lambda x, v: prototypes.prototype_convex_combination(x[None], v[0])[0],
-  "covering_radius": lambda x, v: prototypes.covering_radius(x, v[0]),
-  "covering_curve": lambda x, v: prototypes.covering_curve(x[:9]),
-  "mean_covering_radius": lambda x, v: prototypes.mean_covering_radius(
-    x[:9], HALVES[:9]
-  ),
-}
-ORACLES = {
-  "pairwise_euclidean": lambda: gaps(POINTS),
-  "class_covering_radii": lambda: [
-    gaps(POINTS[c::2], CENTRES[c]).min(1).max() for c in (0, 1)
-  ],
-  "greedy_k_centre": lambda: loop(np.float64(POINTS), 5)[1],
-  "greedy_k_centre_around_others": lambda: loop(
-    np.float64(POINTS), 5, initial=np.float64(CENTRES[0])
-  )[1],
-  "histogram": lambda: gaps(POINTS).min(1).mean(),
-  "combination": lambda: np.float64(CENTRES[0])[gaps(POINTS).argmin(1)].mean(0),
-  "covering_radius": lambda: gaps(POINTS).min(1).max(),
-  "covering_curve": lambda: curve(POINTS[:9]),
-  "mean_covering_radius": lambda: np.mean(
-    [np.mean(curve(POINTS[c:9:2])) for c in (0, 1)]
-  ),
-}
+  "pairwise_euclidean": (
+    lambda x, v: distances.pairwise_euclidean(x, v[0]), lambda: gaps(POINTS)),
+  "class_covering_radii": (
+    lambda x, v: prototypes.class_covering_radii(x, HALVES, v),
+    lambda: [gaps(POINTS[c::2], CENTRES[c]).min(1).max() for c in (0, 1)]),
+  "greedy_k_centre": (
+    lambda x, v: prototypes.greedy_k_centre(x, 5).radii,
+    lambda: loop(np.float64(POINTS), 5)[1]),
+  "greedy_k_centre_around_others": (
+    lambda x, v: prototypes.greedy_k_centre(x, 5, initial=v[0]).radii,
+    lambda: loop(np.float64(POINTS), 5, initial=np.float64(CENTRES[0]))[1]),
+  "histogram": (
+    lambda x, v: prototypes.prototype_histogram(x[None], v[0]).error,
+    lambda: gaps(POINTS).min(1).mean()),
+  "combination": (
+    lambda x, v: prototypes.prototype_convex_combination(x[None], v[0])[0],
+    lambda: np.float64(CENTRES[0])[gaps(POINTS).argmin(1)].mean(0)),
+  "covering_radius": (
+    lambda x, v: prototypes.covering_radius(x, v[0]),
+    lambda: gaps(POINTS).min(1).max()),
+  "covering_curve": (
+    lambda x, v: prototypes.covering_curve(x[:9]), lambda: curve(POINTS[:9])),
+  "mean_covering_radius": (
+    lambda x, v: prototypes.mean_covering_radius(x[:9], HALVES[:9]),
+    lambda: np.mean([np.mean(curve(POINTS[c:9:2])) for c in (0, 1)])),
+}  # fmt: skip
 SCALES = {
   np.float32: (2.0**-66, 2.0**64, 2.0**100),
   np.float64: (2.0**-600, 2.0**600, 2.0**850),
@@ -110,15 +105,16 @@ SCALES = {
 def test_lengths_have_the_unit_of_their_points(name, dtype, request):
   if dtype == np.float64:
     request.getfixturevalue("x64")
+  function, oracle = LENGTHS[name]
 
   def total(*arrays):
-    lengths = LENGTHS[name](*arrays)
+    lengths = function(*arrays)
     return jnp.sum(lengths), lengths
 
   points, centres = POINTS.astype(dtype), CENTRES.astype(dtype)
   both = jax.jit(jax.grad(total, argnums=(0, 1), has_aux=True))
   slopes, lengths = both(points, centres)
-  np.testing.assert_allclose(lengths, ORACLES[name](), rtol=1e-4, atol=1e-5)
+  np.testing.assert_allclose(lengths, oracle(), rtol=1e-4, atol=1e-5)
   for scale in SCALES[dtype]:
     scaled = both(points * scale, centres * scale)
     np.testing.assert_array_equal(scaled[1], lengths * scale)

@@ -22,32 +22,18 @@ TOO_LARGE = (np.int64(2**32), np.uint64(2**63), np.uint32(2**31))
 # Functions whose integers are not labels: numbers that are counted or measured on the
 # host, and trees of any data, which stay unchanged.
 NUMBERS = {
-  "attacks.smoothed_certificate",
-  "attacks.smoothed_prediction",
-  "hierarchy.chordal_distances",
-  "hierarchy.chordal_similarities",
-  "hierarchy.confusion_distances",
-  "hierarchy.neighbor_joining",
-  "hierarchy.upgma",
-  "metrics.class_scores",
-  "metrics.common_confusions",
-  "metrics.conditional_risk",
-  "training.pad_rows",
-  "training.process_rows",
-  "training.shard",
-}
+  "attacks.smoothed_certificate", "attacks.smoothed_prediction",
+  "hierarchy.chordal_distances", "hierarchy.chordal_similarities",
+  "hierarchy.confusion_distances", "hierarchy.neighbor_joining", "hierarchy.upgma",
+  "metrics.class_scores", "metrics.common_confusions", "metrics.conditional_risk",
+  "training.pad_rows", "training.process_rows", "training.shard",
+}  # fmt: skip
 # Functions whose result names the number, or that refuse a label beyond the classes.
 BY_NAME = {"data.from_arrays", "metrics.best_accuracy"}
 
 # Other functions that share the check of labels with these always run.
-SLOW = {
-  "attacks.apgd",
-  "attacks.diagnose",
-  "attacks.ensemble",
-  "attacks.fab",
-  "attacks.square",
-  "voronoi.voronoi_pgd",
-}
+SLOW = {f"attacks.{x}" for x in ("apgd", "diagnose", "ensemble", "fab", "square")}
+SLOW |= {"voronoi.voronoi_pgd"}
 
 
 def integer_arguments(call):
@@ -129,15 +115,13 @@ def test_labels_that_32_bits_would_merge_are_four_classes(labels, unchecked):
   rows = jnp.eye(4)
   assert not losses.contrastive(rows, labels).any()
   # Labels of the references are renumbered together with those of the batch.
-  references = losses.References(rows, labels[::-1].copy())
-  expected = losses.contrastive(
-    rows, np.arange(4), references=losses.References(rows, np.arange(4)[::-1].copy())
+  found, expected = (
+    losses.contrastive(rows, x, references=losses.References(rows, x[::-1].copy()))
+    for x in (labels, np.arange(4))
   )
-  found = losses.contrastive(rows, labels, references=references)
   np.testing.assert_array_equal(found, expected)
   assert metrics.mean_interclass_distance(rows, labels) == pytest.approx(2**0.5)
-  found = metrics.retrieval(rows, labels)
-  assert not found.counted.any()
+  assert not metrics.retrieval(rows, labels).counted.any()
 
 
 def test_minus_one_among_labels_of_64_bits_stays_minus_one():
@@ -189,5 +173,4 @@ def test_counts_are_summed_without_overflow(convert):
   scores = metrics.class_scores(counts)
   assert scores.accuracy == pytest.approx(2 / 3)
   np.testing.assert_allclose(scores.recall, [1, 0.5], rtol=1e-6)
-  rates = metrics.common_confusions(counts, k=1).rates
-  assert rates[0] == pytest.approx(0.5)
+  assert metrics.common_confusions(counts, k=1).rates[0] == pytest.approx(0.5)

@@ -17,37 +17,32 @@ EVERY = [
 ]
 GUESSES = {
   "losses": {
-    "losses.angular": "AngularLoss",
     "losses.arcface": "ArcFaceLoss arc_face additive_angular_margin",
-    "losses.barlow_twins": "BarlowTwinsLoss Barlow",
-    "losses.circle": "CircleLoss",
-    "losses.contrastive": "ContrastiveLoss contrastive_loss contrastve C2",
+    "losses.barlow_twins": "Barlow",
+    "losses.contrastive": "contrastve C2",
     "losses.cosface": "CosFaceLoss",
     "losses.fast_ap": "FastAPLoss FastAP",
-    "losses.lifted_structure": "LiftedStructureLoss lifted_struct",
+    "losses.lifted_structure": "lifted_struct",
     "losses.memory_init": "CrossBatchMemory XBM",
     "losses.mine_angular": "AngularMiner",
     "losses.mine_batch_hard": "BatchHardMiner",
     "losses.mine_hardest_fraction": "HDCMiner",
     "losses.mine_triplet_margin": "TripletMarginMiner",
-    "losses.multi_similarity": "MultiSimilarityLoss multi_simlarity",
+    "losses.multi_similarity": "multi_simlarity",
     "losses.n_pair": "NPairsLoss",
     "losses.normface": "NormalizedSoftmaxLoss",
     "losses.nt_xent": "NTXentLoss ntxent SimCLRLoss",
-    "losses.proxy_anchor": "ProxyAnchorLoss ProxyAnchor proxy_anchor_loss",
     "losses.proxy_nca": "ProxyNCALoss",
     "losses.signal_to_noise_contrastive": "SignalToNoiseRatioContrastiveLoss",
-    "losses.soft_triple": "SoftTripleLoss",
     "losses.softmax": "CrossEntropyLoss softmax_cross_entropy_with_integer_labels",
     "losses.sphereface": "SphereFaceLoss",
     "losses.subcentre_arcface": "SubCenterArcFaceLoss",
-    "losses.sup_con": "SupConLoss SupervisedContrastiveLoss",
-    "losses.triplet": "TripletMarginLoss triplet_margin_loss TripletLoss",
+    "losses.sup_con": "SupervisedContrastiveLoss",
+    "losses.triplet": "triplet_margin_loss",
     "losses.vicreg": "VICRegLoss",
     "models.ArcFace": "ArcFaceLoss",
-    "models.ProxyAnchor": "ProxyAnchorLoss ProxyAnchor proxy_anchor_loss",
+    "models.ProxyAnchor": "ProxyAnchorLoss proxy_anchor_loss",
     "models.ResNet50": "resnet50",
-    "metrics.recall_at_k": "recall_at_k",
     "distances.pairwise_cosine": "cosine_similarity",
     "attacks.pgd": "LinfPGD",
   },
@@ -63,7 +58,6 @@ GUESSES = {
   },
   "metrics": {
     "distances.pairwise_euclidean": "pairwise_distances",
-    "losses.triplet": "triplet",
     "metrics.class_scores": "accuracy_score f1_score",
     "metrics.normalized_mutual_information": "NMI normalized_mutual_info_score",
     "metrics.recall_at_k": "recall_at_1",
@@ -72,7 +66,6 @@ GUESSES = {
   "models": {
     "losses.contrastive": "ContrastiveLoss",
     "models.InceptionV3": "inception_v3 Inception_V3",
-    "models.ProxyAnchor": "proxy_anchor ProxyAnchorLoss",
     "models.ResNet18": "resnet18 Resnet18",
     "pooling.gem": "GeMPooling",
   },
@@ -170,10 +163,8 @@ def test_imports_are_answered_too():
   with pytest.raises(ModuleNotFoundError, match="No module named"):
     exec("import spherejax.losses.contrastive_loss")
   names = {}
-  exec(
-    "from spherejax.losses import _triplet, triplet\nfrom spherejax import losses",
-    names,
-  )
+  exec("from spherejax.losses import _triplet, triplet", names)
+  exec("from spherejax import losses", names)
   assert names["triplet"] is names["losses"].triplet
   exec("from spherejax.losses import *", names)
   assert set(spherejax.losses.__all__) <= set(names)
@@ -182,7 +173,6 @@ def test_imports_are_answered_too():
 def test_what_asks_for_attributes_works_as_before():
   losses = spherejax.losses
   assert not hasattr(losses, "ContrastiveLoss")
-  assert getattr(losses, "ContrastiveLoss", None) is None
   assert not hasattr(losses, "")
   assert not hasattr(losses, "größe")
   assert "ContrastiveLoss" not in dir(losses)

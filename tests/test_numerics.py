@@ -127,22 +127,18 @@ def test_when_takes_keys_and_closes_over_them():
   np.testing.assert_array_equal(numbers, [8, 7])
 
 
-def _either(due, x):
-  return _numerics.either(due, lambda: jnp.sort(x), lambda: x)
+SORT = {
+  "either": lambda due, x: _numerics.either(due, lambda: jnp.sort(x), lambda: x),
+  "when": lambda due, x: training.when(due, lambda value: value + jnp.sort(x), x),
+  "triplet": lambda due, x: losses.triplet(
+    x[:, None], jnp.where(due, jnp.arange(128) % 64, 0), normalize="none", squared=True
+  ),
+}
 
 
-def _when(due, x):
-  return training.when(due, lambda value: value + jnp.sort(x), x)
-
-
-def _triplet(due, x):
-  labels = jnp.where(due, jnp.arange(128) % 64, 0)
-  return losses.triplet(x[:, None], labels, normalize="none", squared=True)
-
-
-@pytest.mark.parametrize("fn", [_either, _when, _triplet])
-def test_a_vmapped_program_sorts_only_where_it_is_due(fn):
-  mapped = jax.jit(jax.vmap(fn))
+@pytest.mark.parametrize("name", SORT)
+def test_a_vmapped_program_sorts_only_where_it_is_due(name):
+  mapped = jax.jit(jax.vmap(SORT[name]))
   due, x = jnp.array([True, False]), jnp.ones((2, 128))
   text = mapped.lower(due, x).compile().as_text()
   entry = text[text.index("\nENTRY ") :]

@@ -77,28 +77,20 @@ ROWS: dict[str, Row] = {
   "distances.poincare_log": Row(POINT, numbers=CURVED),
   # Its margin from the boundary, 4e-3 or 1e-5, depends on the type by definition.
   "distances.poincare_project": Row(
-    {"x": normal(0, 6, 4, scale=2)}, numbers=CURVED, rtol=1e-2
-  ),
+    {"x": normal(0, 6, 4, scale=2)}, numbers=CURVED, rtol=1e-2),
   "distances.distance_ratio": Row(
     {"squared_distances": np.abs(normal(4, 6, 4)) + 0.1},
-    numbers={"exponent": 2.0, "offset": 0.1},
-  ),
+    numbers={"exponent": 2.0, "offset": 0.1}),
   "distances.l2_normalize": Row(X),
   "distances.l2_normalize_additive": Row(X, numbers={"offset": 0.3}),
   "distances.l2_normalize_clipped": Row(X, numbers={"floor": 2.5}),
   "distances.unit_ball": Row(X),
   "losses.ridge_attribute_embeddings": Row(
     {"attributes": np.abs(normal(8, 6, 4)), "targets": normal(9, 6, 3)},
-    numbers={"ridge": 0.5},
-  ),
+    numbers={"ridge": 0.5}),
   "losses.zero_shot_prediction": Row(
-    HALVES,
-    {
-      "labels_a": np.array([0, 0, 1], np.int32),
-      "labels_b": np.array([2, 3, 3], np.int32),
-    },
-    {"ridge": 0.5, "scale": 2.0},
-  ),
+    HALVES, {"labels_a": np.int32([0, 0, 1]), "labels_b": np.int32([2, 3, 3])},
+    {"ridge": 0.5, "scale": 2.0}),
   "pooling.gsp": Row(FEATURES | {"prototypes": normal(11, 4, 3)}, numbers=GSP),
   "pooling.gsp_weights": Row(COSTS, numbers=GSP),
   "pooling.gsp_fixed_point": Row(COSTS, {"steps": 20}, GSP),
@@ -107,14 +99,12 @@ ROWS: dict[str, Row] = {
     for name in ("gaussian_potential", "smooth_max_cosine")
   },
   "prototypes.support_squared_distances": Row(
-    {"queries": X["x"], "supports": normal(3, 2, 3, 4)}
-  ),
+    {"queries": X["x"], "supports": normal(3, 2, 3, 4)}),
   "prototypes.prototype_quality": Row({"prototypes": X["x"]}),
   "prototypes.proxy_spread": Row({"proxies": normal(11, 2, 3, 4)}),
   "prototypes.class_covering_radii": Row(
     {"points": X["x"], "centres": normal(11, 3, 2, 4)},
-    {"labels": np.array([0, 1, 2, 2, 1, 0], np.int32)},
-  ),
+    {"labels": np.int32([0, 1, 2, 2, 1, 0])}),
   "prototypes.covering_radius": Row({"points": X["x"], "prototypes": normal(11, 3, 4)}),
   **{
     f"prototypes.prototype_{name}": Row(FEATURES | {"prototypes": normal(11, 4, 3)})
@@ -122,7 +112,7 @@ ROWS: dict[str, Row] = {
   },
   "prototypes.neighbour_logits": Row(SITES, OF_SITES, {"sharpness": 2.0}),
   "prototypes.nearest_neighbour_scores": Row(SITES, OF_SITES),
-}
+}  # fmt: skip
 
 # Exports that are not differentiable operators have their own tests.
 NO_OPERATORS = {
@@ -289,17 +279,12 @@ class TestContract:
 
 
 @pytest.mark.parametrize("name", QUARTER)
-def test_a_call_outside_of_jit_equals_the_one_inside(name):
-  row = ROWS[name]
-  close(call(name)(row.arrays, row.numbers), compiled(name)(row.arrays, row.numbers))
-
-
-@pytest.mark.parametrize("name", QUARTER)
-def test_pmap_on_two_devices_equals_the_call(name):
-  row = ROWS[name]
+def test_calls_without_jit_and_in_pmap_on_two_devices_equal_the_jitted_one(name):
+  row, one = ROWS[name], compiled(name)
+  close(call(name)(row.arrays, row.numbers), one(row.arrays, row.numbers))
   stacked = {key: np.stack([v, 0.9 * v]) for key, v in row.arrays.items()}
   numbers = {key: np.full(2, value, np.float32) for key, value in row.numbers.items()}
   result = jax.pmap(call(name), devices=jax.devices()[:2])(stacked, numbers)
   single = {key: value[1] for key, value in stacked.items()}
   at_index = jax.tree.map(lambda leaf: leaf[1], result)
-  close(at_index, compiled(name)(single, row.numbers), rtol=1e-4, atol=1e-5)
+  close(at_index, one(single, row.numbers), rtol=1e-4, atol=1e-5)

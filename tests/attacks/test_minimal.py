@@ -1,5 +1,7 @@
 """DeepFool, FAB and Carlini-Wagner where the least distance is known."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +19,9 @@ X = RANDOM.uniform(0.05, 0.95, (BATCH, SIZE)).astype(np.float32)
 Y = np.argmax(X @ W, axis=1)
 Y[-1] = (Y[-1] + 1) % CLASSES  # wrong already
 RIGHT = slice(0, BATCH - 1)
-SLOW = pytest.mark.slow
+SLOW = functools.partial(pytest.param, marks=pytest.mark.slow)
+IMAGES, DIGITS = load_digits(return_X_y=True)
+IMAGES = (IMAGES / 16).astype(np.float32)
 
 
 def linear(x):
@@ -74,9 +78,7 @@ def test_linear_models_are_crossed_at_the_least_distance(norm):
 
 
 # Of all norms, linear models and the tests of each attack.
-@pytest.mark.parametrize(
-  "norm", ["linf", *(pytest.param(norm, marks=SLOW) for norm in ("l2", "l1"))]
-)
+@pytest.mark.parametrize("norm", ["linf", SLOW("l2"), SLOW("l1")])
 def test_binding_boxes_cost_no_steps(norm):
   """With 50 and 100 steps as with 1,000, of models of 3 classes; and at any scale."""
   random = np.random.default_rng(0)
@@ -96,17 +98,14 @@ def test_binding_boxes_cost_no_steps(norm):
     def model(x):
       return scale * (x @ weights + offset[None])
 
-    return {
-      "deepfool": attacks.deepfool(model, x, y, norm=norm),
-      "fab": attacks.fab(model, x, y, norm=norm),
-    }
+    return [run(model, x, y, norm=norm) for run in (attacks.deepfool, attacks.fab)]
 
   found = runs(np.float32([1, 1e-25, 2e19]))
-  for name, tolerance in (("deepfool", 0.021), ("fab", 0.01)):
-    assert np.all(found[name].converged), name
-    excess = np.asarray(found[name].norm) / least - 1
-    assert excess.max() < tolerance, (name, np.argwhere(excess >= tolerance))
-    assert excess.min() > -1e-4, name
+  for result, tolerance in zip(found, (0.021, 0.01), strict=True):
+    assert np.all(result.converged)
+    excess = np.asarray(result.norm) / least - 1
+    assert excess.max() < tolerance, np.argwhere(excess >= tolerance)
+    assert excess.min() > -1e-4
 
 
 def test_carlini_wagner_finds_the_least_l2_move():
@@ -155,10 +154,8 @@ def test_nearest_neighbours_are_left_at_the_least_distance(
 
   The more starts, the nearer are FAB and PGD to all of them.
   """
-  images, digits = load_digits(return_X_y=True)
-  images = (images / 16).astype(np.float32)
-  sites, labels = images[:300], digits[:300]
-  x, y = images[1297:1397], digits[1297:1397]
+  sites, labels = IMAGES[:300], DIGITS[:300]
+  x, y = IMAGES[1297:1397], DIGITS[1297:1397]
   least = prototypes.nearest_neighbour_distance(x, y, sites, labels, low=0, high=1)
   x, y, least = (v[least > 0][:number] for v in (x, y, least))
 
@@ -166,13 +163,7 @@ def test_nearest_neighbours_are_left_at_the_least_distance(
     return prototypes.nearest_neighbour_scores(x, sites, labels, num_classes=10)
 
   close, key = {"overshoot": 1.001, "restarts": restarts}, jax.random.key(0)
-  runs = {
-    "deepfool": attacks.deepfool(scores, x, y, overshoot=0.0),
-    "fab": attacks.fab(scores, x, y, key=key, steps=40, **close),
-    "carlini_wagner": attacks.carlini_wagner(
-      scores, x, y, steps=500, first_weight=0.1, rounds=7
-    ),
-  }
+  many = {"steps": 500, "first_weight": 0.1, "rounds": 7}
   # Closer and farther than the least distance.
   epsilon = np.concatenate([0.99 * least, 1.01 * least]).astype(np.float32)
   aim = {"loss": "margin", "targets": "all", "restarts": starts, "steps": steps}
@@ -180,29 +171,27 @@ def test_nearest_neighbours_are_left_at_the_least_distance(
   twice, both = np.concatenate([x, x]), np.concatenate([y, y])
   within = attacks.pgd(scores, twice, both, key=key, **size, **aim).success
   below, beyond = np.split(np.asarray(within), 2)
-  for name, (median, least_share) in {
-    "fab": (1.004, share),  # others end at another site of the class
-    "carlini_wagner": (1.01, 0.5),
-    "deepfool": (1.1, 0.2),  # its moves add up where the nearest site changes
-  }.items():
-    ratio = np.asarray(runs[name].norm) / least
-    assert ratio.min() > 1 - 1e-4, name
-    assert np.median(ratio) < median, name
-    assert np.mean(ratio < 1.01) >= least_share, name
+  for found, median, least_share in (
+    # Others end at another site of the class.
+    (attacks.fab(scores, x, y, key=key, steps=40, **close), 1.004, share),
+    (attacks.carlini_wagner(scores, x, y, **many), 1.01, 0.5),
+    # Its moves add up where the nearest site changes.
+    (attacks.deepfool(scores, x, y, overshoot=0.0), 1.1, 0.2),
+  ):
+    ratio = np.asarray(found.norm) / least
+    assert ratio.min() > 1 - 1e-4
+    assert np.median(ratio) < median
+    assert np.mean(ratio < 1.01) >= least_share
   assert not np.any(below)
   assert np.mean(beyond) >= share
 
 
-@pytest.mark.parametrize(
-  "norm", ["l1", *(pytest.param(norm, marks=SLOW) for norm in ("l2", "linf"))]
-)
+@pytest.mark.parametrize("norm", ["l1", SLOW("l2"), SLOW("linf")])
 def test_nearest_prototypes_are_left_at_the_least_distance(norm):
   """Digits and their class means: one plane to each other class."""
-  images, digits = load_digits(return_X_y=True)
-  images = (images / 16).astype(np.float32)
-  means = np.stack([images[:1000][digits[:1000] == k].mean(0) for k in range(10)])
-  own = ((images[1000:, None] - means) ** 2).sum(2).argmin(1) == digits[1000:]
-  x, y = (v[1000:][own][:16] for v in (images, digits))
+  means = np.stack([IMAGES[:1000][DIGITS[:1000] == k].mean(0) for k in range(10)])
+  own = ((IMAGES[1000:, None] - means) ** 2).sum(2).argmin(1) == DIGITS[1000:]
+  x, y = (v[1000:][own][:16] for v in (IMAGES, DIGITS))
 
   def scores(x):
     return prototypes.nearest_neighbour_scores(x, means, np.arange(10), num_classes=10)

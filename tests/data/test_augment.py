@@ -1,11 +1,13 @@
+"""Crops, flips, resizing and warps, against Pillow, torchvision's loop and scipy."""
+
 import functools
-import inspect
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
+from scipy import ndimage
 
 from spherejax import data
 from spherejax.data import _augment
@@ -71,16 +73,13 @@ def test_resize_is_pillows(size):
     np.testing.assert_allclose(resized[..., channel], expected, rtol=2e-5, atol=1e-6)
 
 
-def test_resize_keeps_the_aspect_ratio_for_a_single_side():
+def test_resize_keeps_the_aspect_ratio_for_a_single_side(unchecked):
   assert data.resize(np.zeros([30, 40, 1], np.float32), 12).shape == (12, 16, 1)
-  assert data.resize(np.zeros([2, 50, 20, 1], np.float32), 8).shape == (2, 20, 8, 1)
-  np.testing.assert_allclose(data.resize(IMAGE, 7), IMAGE, rtol=1e-6)
-
-
-def test_sizes_may_be_numbers_of_numpy(unchecked):
   images = np.zeros([2, 50, 20, 1], np.float32)
-  assert data.resize(images, np.int64(8)).shape == (2, 20, 8, 1)
+  for size in (8, np.int64(8)):
+    assert data.resize(images, size).shape == (2, 20, 8, 1)
   assert data.random_crop(KEY, images, size=np.int32(8)).shape == (2, 8, 8, 1)
+  np.testing.assert_allclose(data.resize(IMAGE, 7), IMAGE, rtol=1e-6)
 
 
 def ramps(height, width):
@@ -147,15 +146,12 @@ def torchvisions(shares, ratios, place, height, width, aspect):
   return (height - h) // 2, (width - w) // 2, h, w
 
 
-@pytest.mark.parametrize(
-  ("shape", "area", "aspect"),
-  [
-    ((32, 32), (0.08, 1.0), (3 / 4, 4 / 3)),
-    ((9, 14), (0.9, 1.0), (3 / 4, 4 / 3)),
-    ((31, 8), (0.8, 1.0), (3 / 4, 4 / 3)),
-    ((3, 2), (0.01, 0.2), (0.5, 2.0)),
-  ],
-)
+USUAL = (3 / 4, 4 / 3)
+BOXES = [((32, 32), (0.08, 1.0), USUAL), ((9, 14), (0.9, 1.0), USUAL)]
+BOXES += [((31, 8), (0.8, 1.0), USUAL), ((3, 2), (0.01, 0.2), (0.5, 2.0))]
+
+
+@pytest.mark.parametrize(("shape", "area", "aspect"), BOXES)
 def test_integer_boxes_are_torchvisions(shape, area, aspect):
   keys = jax.random.split(KEY, 500)
 
@@ -173,9 +169,6 @@ def test_integer_boxes_are_torchvisions(shape, area, aspect):
   drawn = zip(*(np.asarray(x, np.float64) for x in jax.vmap(draw)(keys)), strict=True)
   expected = [torchvisions(*numbers, *shape, aspect) for numbers in drawn]
   np.testing.assert_array_equal(found, expected)
-  top, left, height, width = np.transpose(expected)
-  assert ((top >= 0) & (top + height <= shape[0]) & (height > 0)).all()
-  assert ((left >= 0) & (left + width <= shape[1]) & (width > 0)).all()
 
 
 def test_a_box_that_rounds_to_nothing_has_a_pixel():
@@ -188,29 +181,19 @@ def test_a_box_that_rounds_to_nothing_has_a_pixel():
 def test_integer_crops_are_pillows_resize_of_the_cropped_image(size):
   """Pixels outside the box have no part: they may be anything."""
   image = np.random.default_rng(3).random([12, 10]).astype(np.float32)
-  area, aspect = (0.1, 1.0), (0.75, 4 / 3)
+  area = (0.1, 1.0)
 
   @jax.jit
   @jax.vmap
   def cropped(key):
-    options = {"size": size, "area": area}
-    crop = data.random_resized_crop(key, image[..., None], **options)
-    return crop[..., 0], _augment.random_box(key, 12, 10, area, aspect, True)
+    crop = data.random_resized_crop(key, image[..., None], size=size, area=area)
+    return crop[..., 0], _augment.random_box(key, 12, 10, area, USUAL, True)
 
   crops, boxes = map(np.asarray, cropped(jax.random.split(KEY, 40)))
   for crop, (top, left, height, width) in zip(crops, boxes.astype(int), strict=True):
     piece = Image.fromarray(image[top : top + height, left : left + width])
     expected = piece.resize(size[::-1], Image.Resampling.BILINEAR)
     np.testing.assert_allclose(crop, expected, rtol=2e-5, atol=1e-6)
-
-
-def test_the_whole_image_as_the_box_is_a_resize():
-  image = IMAGE[:, :7]
-  for size in (7, 4):
-    crop = functools.partial(data.random_resized_crop, area=(1, 1), aspect=(1, 1))
-    whole = jax.jit(functools.partial(crop, size=size))(KEY, image)
-    expected = data.resize(image, (size, size))
-    np.testing.assert_allclose(whole, expected, rtol=2e-5, atol=1e-6)
 
 
 RANDOM = {
@@ -235,7 +218,6 @@ def test_each_image_of_a_batch_has_its_own_draw(name):
   result = augment(KEY, images)
   assert result.shape == images.shape
   assert result.dtype == jnp.float32
-  np.testing.assert_array_equal(result, augment(KEY, images))
   assert (result != augment(jax.random.key(12), images)).any()
   alone = jax.vmap(augment)(jax.random.split(KEY, 64), images)
   np.testing.assert_allclose(result, alone, rtol=1e-6)
@@ -265,24 +247,99 @@ def views(key, images, **number):
   return data.simclr_views(key, images, size=8, strengths=strengths)
 
 
-NUMBERS = {
-  f"{name}.{parameter.name}": (augment, parameter.name, parameter.default)
-  for name, augment in RANDOM.items()
-  for parameter in inspect.signature(augment).parameters.values()
-  if parameter.name not in ("size", "padding", "integer")
-  and parameter.default is not inspect.Parameter.empty
-} | {
-  f"views.{field}": (views, field, default)
-  for field, default in data.ViewStrengths()._asdict().items()
-}
+# `test_wrong_uses.py` tests the numbers that are arguments by themselves.
+PAIRS = {"area": "resized_crop", "aspect": "resized_crop"}
+PAIRS |= {"scale": "affine", "sigma": "blur"}
+NUMBERS = [(RANDOM[name], pair, (0.9, 1.0)) for pair, name in PAIRS.items()]
+NUMBERS += [(views, *field) for field in data.ViewStrengths()._asdict().items()]
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-def test_numbers_are_for_all_images(name, unchecked):
-  augment, parameter, default = NUMBERS[name]
+@pytest.mark.parametrize(("augment", "parameter", "default"), NUMBERS)
+def test_numbers_are_for_all_images(augment, parameter, default, unchecked):
   images = np.full([10, 10, 10, 3], 0.5, np.float32)  # ten of everything: all broadcast
   pair = isinstance(default, tuple)
   several = np.full(10, default[0] if pair else default)
   for value in [(several, default[1]), (default[0], several)] if pair else [several]:
     with pytest.raises(ValueError, match=r"must be a scalar, got shape \(10,\)"):
       augment(KEY, images, **{parameter: value})
+
+
+# --- Affine maps, read off an image of coordinates ---
+
+HEIGHT, WIDTH, COUNT = 24, 32, 256
+NOTHING = {"rotation": 0, "translation": 0, "scale": (1, 1), "shear": 0, "flip": 0}
+rows, columns = np.mgrid[:HEIGHT, :WIDTH]
+# Where each pixel lies, and 1: interpolated, a share of the image and not of outside.
+PLACES = np.stack(
+  [columns - (WIDTH - 1) / 2, rows - (HEIGHT - 1) / 2, np.ones_like(rows)], -1
+).astype(np.float32)
+PICTURE = np.random.default_rng(0).random((HEIGHT, WIDTH, 3)).astype(np.float32)
+BOTH = np.concatenate([PLACES, PICTURE], -1)
+
+
+@jax.jit
+def warp(key, images, numbers):
+  return data.random_affine(key, images, **numbers)
+
+
+def run(**numbers):
+  """Warped images, and the matrices A and shifts t that were drawn."""
+  given = jax.tree.map(jnp.float32, NOTHING | numbers)
+  warped = np.asarray(warp(jax.random.key(3), np.tile(BOTH, (COUNT, 1, 1, 1)), given))
+  matrices, shifts = [], []
+  for image in warped:
+    inside = image[..., 2] > 1 - 1e-6
+    there, came_from = PLACES[inside], image[inside]
+    fit = np.linalg.lstsq(there.astype(np.float64), came_from[:, :2], rcond=None)[0]
+    # Affine: nothing is left.
+    np.testing.assert_allclose(there @ fit, came_from[:, :2], atol=1e-4)
+    matrix = np.linalg.inv(fit[:2].T)
+    matrices.append(matrix)
+    shifts.append(-matrix @ fit[2])
+  return warped, np.array(matrices), np.array(shifts)
+
+
+def spans(values, low, high):
+  """Uniform draws reach both ends but for a twentieth, and go no further."""
+  part = (high - low) / 20
+  assert low - 1e-4 <= values.min() <= low + part
+  assert high - part <= values.max() <= high + 1e-4
+
+
+def test_parts_alone():
+  _, turned, shifts = run(rotation=15.0)
+  np.testing.assert_allclose(shifts, 0, atol=1e-4)
+  np.testing.assert_allclose(np.linalg.det(turned), 1, atol=1e-5)
+  np.testing.assert_allclose(turned[:, 0, 1], -turned[:, 1, 0], atol=1e-5)
+  spans(np.degrees(np.arctan2(turned[:, 1, 0], turned[:, 0, 0])), -15, 15)
+  _, still, shifts = run(translation=0.1)
+  np.testing.assert_allclose(still, np.tile(np.eye(2), (COUNT, 1, 1)), atol=1e-5)
+  spans(shifts[:, 0], -0.1 * WIDTH, 0.1 * WIDTH)
+  spans(shifts[:, 1], -0.1 * HEIGHT, 0.1 * HEIGHT)
+  _, scaled, _ = run(scale=(0.9, 1.1))
+  np.testing.assert_allclose(scaled[:, 0, 0], scaled[:, 1, 1], atol=1e-5)
+  np.testing.assert_allclose(scaled[:, [0, 1], [1, 0]], 0, atol=1e-5)
+  spans(scaled[:, 0, 0], 0.9, 1.1)
+  _, sheared, _ = run(shear=10.0)
+  np.testing.assert_allclose(sheared[:, [0, 1], [0, 1]], 1, atol=1e-5)
+  np.testing.assert_allclose(sheared[:, 1, 0], 0, atol=1e-5)
+  spans(np.degrees(np.arctan(sheared[:, 0, 1])), -10, 10)
+  mirrored, _, _ = run(flip=1.0)
+  np.testing.assert_allclose(mirrored[5, :, :, 3:], PICTURE[:, ::-1], atol=1e-6)
+  # Standard deviation 8; five of them.
+  assert abs((run(flip=0.5)[1][:, 0, 0] < 0).sum() - COUNT / 2) < 40
+
+
+def test_all_together_are_scipys():
+  warped, matrices, shifts = run(
+    rotation=15.0, translation=0.1, scale=(0.9, 1.1), shear=10.0, flip=0.5
+  )
+  assert (np.linalg.det(matrices) < 0).any()
+  for number in (0, 1):
+    inverse = np.linalg.inv(matrices[number])
+    x, y = np.moveaxis((PLACES[..., :2] - shifts[number]) @ inverse.T, -1, 0)
+    places = [y + (HEIGHT - 1) / 2, x + (WIDTH - 1) / 2]
+    for channel in range(3):
+      plane = PICTURE[..., channel].astype(float)
+      expected = ndimage.map_coordinates(plane, places, order=1, mode="grid-constant")
+      np.testing.assert_allclose(warped[number, ..., 3 + channel], expected, atol=2e-4)

@@ -9,6 +9,7 @@ from PIL import Image, ImageEnhance
 
 from spherejax import data
 from spherejax.data import _color_jitter
+from tests.data.test_color import LUMA
 from tests.data.test_views import within
 
 KEY = jax.random.key(5)
@@ -17,7 +18,6 @@ RGB = RANDOM.random([5, 4, 3]).astype(np.float32)
 GREY = np.repeat(RANDOM.random([5, 4, 1]).astype(np.float32), 3, -1)
 GREYS = GREY, np.zeros_like(RGB), np.ones_like(RGB)
 MANY = np.tile(RGB, (2000, 1, 1, 1))
-LUMA = np.array([0.299, 0.587, 0.114])
 ORDERS = list(itertools.permutations(range(4)))
 NOTHING = {"brightness": 0, "contrast": 0, "saturation": 0, "hue": 0}
 
@@ -132,14 +132,10 @@ def test_jitter_draws_orders_and_changes_uniformly():
 def test_jitter_of_a_batch_is_the_oracles():
   images = RANDOM.random([32, 5, 4, 3]).astype(np.float32)
   strengths = {"brightness": 0.8, "contrast": 0.8, "saturation": 0.8, "hue": 0.2}
-  result, again = (
-    np.asarray(data.color_jitter(KEY, images, **strengths, probability=0.8))
-    for _ in range(2)
-  )
+  result = data.color_jitter(KEY, images, **strengths, probability=0.8)
   drawn = draws(tuple(strengths.values()), 0.8, 32)
   expected = [jittered(*numbers) for numbers in zip(images, *drawn, strict=True)]
   np.testing.assert_allclose(result, expected, atol=1e-5)
-  np.testing.assert_array_equal(result, again)
 
 
 def test_nothing_changes_at_zero_strength_and_some_as_often_as_asked():

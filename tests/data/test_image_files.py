@@ -10,6 +10,7 @@ import zlib
 import numpy as np
 import pytest
 from PIL import Image, ImageCms
+from sklearn import datasets
 
 from spherejax import data
 from spherejax.data import _tfds
@@ -21,16 +22,10 @@ UPRIGHT[2:22, 3:6] = 255, 0, 0
 UPRIGHT[2:6, 3:13] = 0, 255, 0
 UPRIGHT[10:13, 3:9] = 0, 0, 255
 # What a camera stores: the orientation says how it has to be turned back.
-STORED = {
-  1: UPRIGHT,
-  2: UPRIGHT[:, ::-1],
-  3: UPRIGHT[::-1, ::-1],
-  4: UPRIGHT[::-1],
-  5: UPRIGHT.transpose(1, 0, 2),
-  6: UPRIGHT.transpose(1, 0, 2)[::-1],
-  7: UPRIGHT.transpose(1, 0, 2)[::-1, ::-1],
-  8: UPRIGHT.transpose(1, 0, 2)[:, ::-1],
-}
+STANDING = UPRIGHT, UPRIGHT[:, ::-1], UPRIGHT[::-1, ::-1], UPRIGHT[::-1]
+TURNED = UPRIGHT.transpose(1, 0, 2)
+LYING = TURNED, TURNED[::-1], TURNED[::-1, ::-1], TURNED[:, ::-1]
+STORED = dict(enumerate(STANDING + LYING, start=1))
 # Baseline files that are stored without loss, and one with it.
 KINDS = {
   "png": {},
@@ -424,3 +419,118 @@ def test_many_bad_files_among_many(tmp_path):
   kept = data.load_folder(tmp_path, skip_unreadable=True)
   assert kept.images.shape == (50, *UPRIGHT.shape)
   assert kept.extras["file"][0] == "one/002.png"
+
+
+# --- Pixels and labels ---
+
+
+def gradient(height, width, channels):
+  values = np.arange(height * width * channels) * 7 % 256
+  return values.astype(np.uint8).reshape(height, width, channels)
+
+
+RAMP, GREY_RAMP = gradient(8, 12, 3), gradient(8, 12, 1)
+
+
+def box_average(image, height, width):
+  """The mean of the pixels whose centres lie in each box."""
+
+  def shares(pixels, boxes):
+    # A centre on an edge belongs to the box before it.
+    centres, starts = (np.arange(pixels) + 0.5) * boxes / pixels, np.arange(boxes)
+    inside = np.ceil(centres) - 1 == starts[:, None]
+    return inside / inside.sum(1, keepdims=True)
+
+  down, right = shares(image.shape[0], height), shares(image.shape[1], width)
+  return np.einsum("ia,jb,abc->ijc", down, right, image)
+
+
+@pytest.fixture
+def classes(tmp_path):
+  """Three classes: PNG, grey PNG, JPEG."""
+  for name in ("owl", "ant", "bee"):
+    (tmp_path / name).mkdir()
+  for number in range(2):
+    Image.fromarray(RAMP + number).save(tmp_path / f"ant/{number}.png")
+  Image.fromarray(GREY_RAMP[..., 0]).save(tmp_path / "bee/grey.PNG")
+  Image.fromarray(np.full_like(RAMP, 90)).save(tmp_path / "owl/flat.jpg")
+  return tmp_path
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_a_folder_is_read_in_alphabetical_order(classes, lazy):
+  images = data.load_folder(classes, lazy=lazy)
+  assert images.label_names == ("ant", "bee", "owl")
+  np.testing.assert_array_equal(images.labels, [0, 0, 1, 2])
+  files = ["ant/0.png", "ant/1.png", "bee/grey.PNG", "owl/flat.jpg"]
+  assert list(images.extras["file"]) == files
+  np.testing.assert_array_equal(images.images[1], RAMP + 1)
+  # Grey becomes three equal channels; a flat JPEG is exact up to its rounding.
+  np.testing.assert_array_equal(images.images[2], GREY_RAMP.repeat(3, -1))
+  assert np.abs(images.images[3].astype(int) - 90).max() <= 1
+
+
+def test_lazy_images_are_read_when_asked_for(classes):
+  images = data.load_folder(classes, lazy=True)[[3, 1]]
+  (classes / "ant/1.png").unlink()
+  assert images.images[0].shape == (8, 12, 3)
+  assert len(list(images.images[:1])) == 1
+  with pytest.raises(ValueError, match=r"cannot read the image .*ant/1\.png"):
+    list(images.images)
+
+
+@pytest.mark.parametrize("size", [(4, 6), (4, 4), (3, 5), (8, 7)])
+def test_resizing_averages(classes, size):
+  images = data.load_folder(classes, size=size).images
+  assert images.shape == (4, *size, 3)
+  # Pillow averages rows after columns and rounds twice.
+  assert np.abs(images[0] - box_average(RAMP, *size)).max() <= 1
+  if size == (4, 4):
+    np.testing.assert_array_equal(data.load_folder(classes, size=4).images, images)
+
+
+def test_enlarging_repeats_pixels(classes):
+  images = data.load_folder(classes, size=(16, 36)).images
+  np.testing.assert_array_equal(images[0], RAMP.repeat(2, axis=0).repeat(3, axis=1))
+
+
+def test_channels(classes):
+  grey = data.load_folder(classes, channels=1).images
+  assert grey.shape == (4, 8, 12, 1)
+  np.testing.assert_array_equal(grey[2], GREY_RAMP)
+  luma = RAMP @ np.array([0.299, 0.587, 0.114])
+  assert np.abs(grey[0, ..., 0] - luma).max() <= 1
+  assert data.load_folder(classes, channels=4).images.shape == (4, 8, 12, 4)
+  with pytest.raises(ValueError, match=r"channels must be one of \(1, 3, 4\), got 2"):
+    data.load_folder(classes, channels=2)
+
+
+def test_missing_and_empty_folders(tmp_path):
+  with pytest.raises(FileNotFoundError, match=r"no image folder at .*nowhere"):
+    data.load_folder(tmp_path / "nowhere")
+  with pytest.raises(ValueError, match=r"data set is empty: .* has no sub-folder"):
+    data.load_folder(tmp_path)
+  (tmp_path / "cat").mkdir()
+  with pytest.raises(ValueError, match=r"class folder .*cat holds no image"):
+    data.load_folder(tmp_path)
+
+
+def test_sizes_and_images_of_16_bits_are_refused(classes):
+  for size, shown in ((0, 0), ((4, -3), -3)):
+    with pytest.raises(ValueError, match=f"size must be at least 1, got {shown}"):
+      data.load_folder(classes, size=size)
+  Image.fromarray(np.full([4, 4], 40_000, np.uint16)).save(classes / "bee/deep.png")
+  with pytest.raises(ValueError, match=r"deep\.png: mode I;16 has more than 8 bits"):
+    data.load_folder(classes)
+
+
+def test_digits_keep_the_order_of_their_file():
+  images = data.load_digits()
+  file = datasets.load_digits()
+  assert images.images.shape == (1797, 8, 8, 1)
+  np.testing.assert_array_equal(images.labels, file.target)
+  # 0 to 16 over 0 to 255: 255/16 is 15.94, so division by 15.9 recovers each level.
+  levels = np.round(images.images[..., 0] / (255 / 16))
+  np.testing.assert_array_equal(levels, file.images)
+  assert images.images.max() == 255
+  assert images.label_names == tuple("0123456789")

@@ -146,9 +146,8 @@ def test_pictures_not_asked_for_stay_encoded(tmp_path, monkeypatch, extras, deco
     "segmentation_mask": tfds.features.Image(shape=(None, None, 1)),
   }
   splits = {"train": types.SimpleNamespace(num_examples=2)}
-  info = types.SimpleNamespace(
-    features=tfds.features.FeaturesDict(kinds), splits=splits
-  )
+  features = tfds.features.FeaturesDict(kinds)
+  info = types.SimpleNamespace(features=features, splits=splits)
   builder = types.SimpleNamespace(info=info, as_data_source=as_data_source)
   monkeypatch.setattr(tfds, "builder_from_directory", lambda _: builder)
   (tmp_path / "birds/1.0.0").mkdir(parents=True)
@@ -204,34 +203,27 @@ def test_the_newest_version_is_taken(copy):
 
 
 @pytest.mark.data
-def test_other_file_formats(copy):
+def test_sets_in_other_formats_or_without_images(copy):
+  whole = {"name": "stl10", "split": "unlabelled", "data_dir": copy}
   change(copy / "stl10/1.0.0/dataset_info.json", fileFormat="tfrecord")
-  message = "'stl10' is not prepared as array_record"
-  refuses(message, "stl10", "unlabelled", data_dir=copy)
-
-
-@pytest.mark.data
-def test_sets_without_images(copy):
+  refuses("'stl10' is not prepared as array_record", **whole)
   path = copy / "stl10/1.0.0/features.json"
   features = json.loads(path.read_text())
   content = features["featuresDict"]["features"]
   content["photo"] = content.pop("image")
   path.write_text(json.dumps(features))
-  whole = {"name": "stl10", "split": "unlabelled", "data_dir": copy}
   refuses(r"no image feature 'image'; .* label, photo, sub", **whole)
   content["image"] = content.pop("photo")
   content["image"]["image"]["dtype"] = "uint16"
   path.write_text(json.dumps(features))
-  message = r"images of 'stl10' must be uint8, got .*uint16"
-  refuses(message, error=TypeError, **whole)
+  refuses("images of 'stl10' must be uint8, got .*uint16", error=TypeError, **whole)
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("lazy", [False, True])
 def test_damaged_records(copy, lazy):
   file = next((copy / "stl10/1.0.0").glob("*.array_record-*"))
-  content = file.read_bytes()
-  file.write_bytes(content[:100_000])
+  file.write_bytes(file.read_bytes()[:100_000])
   message = "cannot read records 0 to 245 of stl10, split unlabelled: "
   refuses(message, "stl10", "unlabelled", data_dir=copy, lazy=lazy)
 

@@ -78,11 +78,8 @@ def test_views_are_the_single_augmentations_one_after_another():
   keys = jnp.stack([jax.random.split(key, 30) for key in jax.random.split(KEY)])
   expected = jax.jit(jax.vmap(jax.vmap(view), (0, None)))(keys, images)
   numbers = jax.tree.map(float, strengths)
-  made, again = (
-    np.asarray(VIEWS(KEY, images, size=size, strengths=numbers)) for _ in range(2)
-  )
+  made = np.asarray(VIEWS(KEY, images, size=size, strengths=numbers))
   np.testing.assert_allclose(made, expected, atol=2e-5)
-  np.testing.assert_array_equal(made, again)
   assert (np.abs(made[0] - made[1]).max((1, 2, 3)) > 0.01).all()
   assert 0 <= made.min() <= made.max() <= 1
 
@@ -144,17 +141,7 @@ def test_constant_images(value):
   np.testing.assert_allclose(found, value, atol=1e-6)
 
 
-def test_strengths_may_be_traced_and_gradients_are_finite():
-  names = "large", "small", "simclr"
-  settings = [jax.tree.map(float, data.view_strengths(name)) for name in names]
-  together = jax.tree.map(lambda *numbers: np.float32(numbers), *settings)
-
-  def augment(strengths):
-    return data.simclr_views(KEY, RGB, size=6, strengths=strengths)
-
-  found = jax.jit(jax.vmap(augment))(together)
-  alone = [VIEWS(KEY, RGB, size=6, strengths=strengths) for strengths in settings]
-  np.testing.assert_allclose(found, alone, atol=1e-5)
+def test_gradients_are_finite():
   gradient = jax.jit(jax.grad(lambda x: (data.simclr_views(KEY, x, size=6) ** 2).sum()))
   for images in (RGB, np.ones_like(RGB), np.full_like(RGB, 0.5)):
     assert np.isfinite(gradient(images)).all()

@@ -1,4 +1,4 @@
-"""The norm between l1 and l-infinity and the hull of their balls, against LPs."""
+"""Norms, those between l1 and l-infinity, and nearest points, against NumPy and LPs."""
 
 import functools
 
@@ -46,17 +46,12 @@ def norm(x, one, top):
 def hull_by_lp(x, one, top):
   """Least |u|_1 / one + |w|_inf / top with u + w = x, by linear programming."""
   n = len(x)
-  eye, column = np.eye(n), np.ones((n, 1))
   # The unknowns: u, sizes of u, size of x - u.
-  rows = [
-    [eye, -eye, 0 * column],
-    [-eye, -eye, 0 * column],
-    [-eye, 0 * eye, -column],
-    [eye, 0 * eye, -column],
-  ]
+  rows = np.kron([[1, -1], [-1, -1], [-1, 0], [1, 0]], np.eye(n))
+  rows = np.column_stack([rows, np.repeat([0, 0, -1, -1], n)])
   limits = np.concatenate([np.zeros(2 * n), -x, x])
   cost = np.concatenate([np.zeros(n), np.full(n, 1 / one), [1 / top]])
-  return linprog(cost, np.block(rows), limits, bounds=(None, None)).fun
+  return linprog(cost, rows, limits, bounds=(None, None)).fun
 
 
 def support_by_lp(g, one, top):
@@ -140,23 +135,12 @@ def test_projections_of_many_dimensions():
   ],
 )
 def test_inscribed_radii(dim, one, top, hull, whole):
-  def radius(norm, of_hull):
-    return distances.inscribed_radius(
-      dim, epsilon_1=one, epsilon_inf=top, norm=norm, hull=of_hull
-    )
-
+  radii = {"epsilon_1": one, "epsilon_inf": top}
   for of_hull, l2 in ((False, whole), (True, hull)):
-    np.testing.assert_allclose(radius("l2", of_hull), l2, atol=6e-5)
-    np.testing.assert_allclose(radius("l1", of_hull), one, rtol=1e-6)
-    np.testing.assert_allclose(radius("linf", of_hull), top, rtol=1e-6)
-  # The ball touches where the largest entry, or the k largest, stand out.
-  x = np.full(dim, beta_of(dim, one, top))
-  x[0] = 1
-  x *= whole / np.linalg.norm(x)
-  np.testing.assert_allclose(norm(x, one, top), one, rtol=1e-4)
-  y = np.clip(one / top - np.arange(dim), 0, 1)
-  touching = y * hull / np.linalg.norm(y)
-  np.testing.assert_allclose(np.sort(touching)[::-1] @ y, one, rtol=1e-3)
+    radius = functools.partial(distances.inscribed_radius, dim, hull=of_hull, **radii)
+    np.testing.assert_allclose(radius(norm="l2"), l2, atol=6e-5)
+    np.testing.assert_allclose(radius(norm="l1"), one, rtol=1e-6)
+    np.testing.assert_allclose(radius(norm="linf"), top, rtol=1e-6)
 
 
 def test_the_first_of_the_largest_entries_has_their_derivative():
@@ -166,13 +150,127 @@ def test_the_first_of_the_largest_entries_has_their_derivative():
   np.testing.assert_allclose(gradient, [1, -0.25, 0], rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-  "project", [distances.project_combined, distances.project_hull]
-)
-def test_no_gradient_goes_through_projections(project):
+@pytest.mark.parametrize("name", ["project_combined", "project_hull"])
+def test_no_gradient_goes_through_projections(name):
   def projected(x, l1, top):
-    return project(x, epsilon_1=l1, epsilon_inf=top).sum()
+    return getattr(distances, name)(x, epsilon_1=l1, epsilon_inf=top).sum()
 
   slopes = jax.grad(projected, (0, 1, 2))(jnp.array([2, 1.5, 0.3]), 2.0, 1.0)
   for slope in slopes:
     np.testing.assert_array_equal(slope, 0)
+
+
+DRAWS = np.random.default_rng(0)
+X = DRAWS.normal(size=(20, 5)).astype(np.float32)
+Y = np.concatenate([DRAWS.normal(size=(36, 5)), X[:4]]).astype(np.float32)
+Y[7] = Y[30]  # a tie
+LABELS = DRAWS.integers(0, 3, 20), DRAWS.integers(0, 3, 40)
+EACH_NORM = pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+
+
+def table(x, y, norm):
+  steps = np.abs(x.astype(np.float64)[:, None] - y)
+  sums = {"l1": steps.sum(2), "l2": np.sqrt((steps**2).sum(2)), "linf": steps.max(2)}
+  return sums[norm]
+
+
+@EACH_NORM
+def test_distances_and_nearest(norm):
+  given = table(X, Y, norm)
+  matrix = jax.jit(lambda x, y: distances.pairwise_lp(x, y, norm=norm))(X, Y)
+  np.testing.assert_allclose(matrix, given, rtol=2e-6)
+  exclude = np.where(np.arange(20) < 4, 36 + np.arange(20), -1)
+  for options, banned in (
+    ({}, np.zeros(given.shape, bool)),
+    ({"exclude": exclude}, exclude[:, None] == np.arange(40)),
+    ({"apart": LABELS}, LABELS[0][:, None] == LABELS[1]),
+  ):
+    allowed = np.where(banned, np.inf, given.astype(np.float32))
+    order = np.argsort(allowed, axis=1, kind="stable")[:, :5]
+    near = distances.k_nearest(X, Y, k=5, norm=norm, block_size=8, **options)
+    np.testing.assert_array_equal(near.indices, order)
+    expected = np.take_along_axis(allowed, order, 1)
+    np.testing.assert_allclose(near.distances, expected, rtol=2e-6)
+  none = distances.k_nearest(X[:0], X, k=3, norm=norm)
+  assert none.indices.shape == none.distances.shape == (0, 3)
+
+
+def test_nearest_when_few_or_far_from_the_origin():
+  apart = np.zeros(8, int), np.array([0, 1, 0])
+  found = distances.k_nearest(X[:8], X[:3], k=3, block_size=8, apart=apart)
+  assert (np.asarray(found.indices)[:, 0] == 1).all()
+  assert np.isinf(found.distances[:, 1:]).all()
+  # Products of vectors of length 2000 round away differences of 1e-2.
+  far = (1000 + 1e-2 * np.round(X * 100)).astype(np.float32)
+  found = distances.k_nearest(far, far, k=1, exclude=np.arange(20), block_size=8)
+  given = table(far, far.astype(np.float64), "l2") + np.diag(np.full(20, np.inf))
+  np.testing.assert_array_equal(found.indices[:, 0], given.argmin(1))
+
+
+def nearest(x, y, k):
+  """By differences in float64, ties to the lowest."""
+  return np.argsort(table(x, y, "l2"), 1, "stable")[:, :k]
+
+
+def test_nearest_where_the_product_rounds_all_distances_away():
+  u = DRAWS.normal(size=(200, 50))
+  u /= np.linalg.norm(u, axis=1, keepdims=True)
+  base = 10 * u[0]
+  apart = 3 * DRAWS.normal(size=(20, 50))  # of which the product is sure
+  sites = np.concatenate([base + 1e-3 * u, apart, -base + 1e-3 * u]).astype(np.float32)
+  queries = (base + 0.8e-3 * u[:40]).astype(np.float32)
+  queries[::3] = apart[:14] + DRAWS.normal(size=(14, 50)) / 10
+  for k in (1, 4):
+    found = distances.k_nearest(queries, sites, k=k, block_size=16)
+    np.testing.assert_array_equal(found.indices, nearest(queries, sites, k))
+  # The references left out are not among them.
+  first, second = nearest(queries, sites, 2).T
+  others = distances.k_nearest(queries, sites, k=1, exclude=first, block_size=16)
+  np.testing.assert_array_equal(others.indices[:, 0], second)
+
+
+def test_more_ties_than_candidates_go_to_the_lowest():
+  sites = np.float32([*np.eye(64), *-np.eye(64), np.full(64, 1e3)])
+  found = distances.k_nearest(np.zeros((2, 64), np.float32), sites, k=3)
+  np.testing.assert_array_equal(found.indices, [[0, 1, 2]] * 2)
+  np.testing.assert_array_equal(found.distances, 1)
+
+
+@EACH_NORM
+def test_references_that_are_not_finite_rank_last(norm):
+  y = np.concatenate([Y, np.zeros((3, 5), np.float32)])
+  y[40:43, 1] = np.nan, np.inf, -np.inf
+  y[[5, 40]] = y[[40, 5]]
+  kept = np.delete(np.arange(43), [5, 41, 42])
+  sound = distances.k_nearest(X, y[kept], k=4, norm=norm)
+  found = distances.k_nearest(X, y, k=4, norm=norm)
+  np.testing.assert_array_equal(found.indices, kept[np.asarray(sound.indices)])
+  np.testing.assert_allclose(found.distances, sound.distances, rtol=1e-6)
+  every = distances.k_nearest(X, y, k=43, norm=norm)
+  np.testing.assert_array_equal(every.indices[:, 40:], [[5, 41, 42]] * 20)
+  assert np.isinf(every.distances[:, 40:]).all()
+
+
+@pytest.mark.parametrize("scale", [1e-22, 1e25])
+def test_nearest_where_squares_leave_the_range(scale):
+  x, y = (np.float32(scale) * v for v in (X, Y))
+  found = distances.k_nearest(x, y, k=3)
+  np.testing.assert_array_equal(found.indices, nearest(x, y, 3))
+
+
+def slope(norm):
+  return jax.jit(jax.grad(lambda v: distances.lp_norm(v, norm=norm)))
+
+
+def test_the_first_of_the_largest_entries_has_the_derivative_of_linf():
+  of = slope("linf")
+  for x in ([-2, 2, 1], [2, 2, 2], [0, 0, 0]):
+    np.testing.assert_array_equal(of(np.float32(x)), [np.sign(x[0]), 0, 0])
+
+
+@pytest.mark.parametrize(
+  ("norm", "expected"),
+  [("l1", [1, -1, 0]), ("l2", [0.6, -0.8, 0]), ("linf", [0, -1, 0])],
+)
+def test_gradient_of_norms(norm, expected):
+  np.testing.assert_allclose(slope(norm)(np.float32([3, -4, 0])), expected, atol=1e-6)

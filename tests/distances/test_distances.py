@@ -1,4 +1,4 @@
-"""Normalisations and distances against NumPy, and at their singular points."""
+"""Normalisations and distances against NumPy, at singular points, and as metrics."""
 
 import functools
 import math
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from jax.test_util import check_grads
 
-from spherejax import distances
+from spherejax import _versions, distances
 from tests import refusals
 
 ELEMENTWISE = {
@@ -33,7 +33,7 @@ def unit(x):
 
 
 def mobius(x, y, c):
-  xy, x2, y2 = (x * y).sum(), (x * x).sum(), (y * y).sum()
+  xy, x2, y2 = ((a * b).sum(-1, keepdims=True) for a, b in ((x, y), (x, x), (y, y)))
   top = (1 + 2 * c * xy + c * y2) * x + (1 - c * x2) * y
   return top / (1 + 2 * c * xy + c * c * x2 * y2)
 
@@ -269,13 +269,10 @@ def test_poincare_forms_maps_and_metric(c, x64):
     for name in ("poincare", "mobius_add", "poincare_exp", "poincare_log")
   )
   d = poincare(x, y)
-  sums, differences = (
-    np.array([mobius(a, b, c) for a, b in zip(z, y, strict=True)]) for z in (x, -x)
-  )
-  lengths = np.sqrt(c) * np.linalg.norm(differences, axis=1)
+  lengths = np.sqrt(c) * np.linalg.norm(mobius(-x, y, c), axis=1)
   np.testing.assert_allclose(d, 2 / np.sqrt(c) * np.arctanh(lengths), rtol=1e-12)
   np.testing.assert_allclose(poincare(y, x), d, rtol=1e-14)
-  np.testing.assert_allclose(add(x, y), sums, rtol=1e-12)
+  np.testing.assert_allclose(add(x, y), mobius(x, y, c), rtol=1e-12)
   tangent = log(x, y)
   np.testing.assert_allclose(exp(x, tangent), y, rtol=1e-9, atol=1e-12)
   metric = 2 / (1 - c * (x**2).sum(1)) * np.linalg.norm(tangent, axis=1)
@@ -348,10 +345,9 @@ def test_a_detour_by_the_origin_is_no_detour_far_out(x64):
   ratios = [0.878, 0.942, 0.967, 0.983, 0.993]
   for c in (1.0, 0.25):
     p, q = u / math.sqrt(c), v / math.sqrt(c)
-    straight, first, second = (
-      distances.poincare(*pair, curvature=c) for pair in ((p, q), (p, zero), (zero, q))
-    )
-    np.testing.assert_allclose(straight / (first + second), ratios, atol=5e-4)
+    poincare = functools.partial(distances.poincare, curvature=c)
+    detour = poincare(p, zero) + poincare(zero, q)
+    np.testing.assert_allclose(poincare(p, q) / detour, ratios, atol=5e-4)
   near = distances.poincare(1e-6 * u, 1e-6 * v)
   flat = 2 * np.linalg.norm(1e-6 * (u - v), axis=1)
   np.testing.assert_allclose(near, flat, rtol=1e-9)
@@ -430,3 +426,67 @@ def test_gradient_of_ratios_is_that_of_the_equation(x64):
   slopes = jax.jit(jax.jacobian(ratio))(d2)
   expected = -1.5 * (np.eye(4) - np.exp(ratio(d2))) / d2
   np.testing.assert_allclose(slopes, expected, rtol=1e-12)
+
+
+# --- the axioms of a metric ---
+
+RADII = {"epsilon_1": 2.0, "epsilon_inf": 0.75}
+
+
+def directions(x):
+  return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def differences(x):
+  return x[:, None] - x[None]
+
+
+# Each with what its points are: those of different values are apart.
+METRICS = {
+  **{
+    norm: (lambda x, norm=norm: distances.pairwise_lp(x, x, norm=norm), np.asarray)
+    for norm in ("l1", "l2", "linf")
+  },
+  "euclidean": (distances.pairwise_euclidean, np.asarray),
+  "chordal": (distances.pairwise_chordal, directions),
+  "angle": (distances.pairwise_angle, directions),
+  "root of cosine": (
+    lambda x: jnp.sqrt(jnp.maximum(distances.pairwise_cosine_distance(x), 0)),
+    directions,
+  ),
+  "poincare": (distances.pairwise_poincare, np.asarray),
+  **{
+    f.__name__: (lambda x, f=f: f(differences(x), **RADII), np.asarray)
+    for f in (distances.combined_norm, distances.hull_gauge)
+  },
+}
+COMPILED = {name: jax.jit(function) for name, (function, _) in METRICS.items()}
+# The third of the four points is the first one, the others may be near or far.
+SETS = hnp.arrays(np.float32, (4, 4), elements=st.floats(-3, 3, width=32))
+
+
+@pytest.mark.parametrize("name", METRICS)
+@settings(max_examples=30, derandomize=True, deadline=None)
+@given(SETS.filter(lambda x: (np.linalg.norm(x, axis=1) > 0.1).all()))
+def test_a_metric(name, points):
+  points = points.astype(np.float64)
+  points[2] = points[0]
+  if name == "poincare":
+    points /= 1 + np.linalg.norm(points, axis=1, keepdims=True)
+  with _versions.enable_x64(True):
+    d = np.asarray(COMPILED[name](points))
+  assert (d >= 0).all()
+  # Products lose the square root of a rounding.
+  np.testing.assert_allclose(np.diagonal(d), 0, atol=3e-7)
+  np.testing.assert_allclose(d[0, 2], 0, atol=3e-7)
+  far = np.abs(differences(METRICS[name][1](points))).max(2) > 1e-3
+  assert (d[far] > 1e-4).all()
+  np.testing.assert_allclose(d, d.T, rtol=1e-9, atol=3e-7)
+  assert (d[:, None] <= d[:, :, None] + d[None] + 1e-6).all()
+
+
+def test_a_detour_may_be_shorter_than_what_is_no_metric():
+  turn, line = np.float32([[[1, 0], [1, 1], [0, 1]], [[0, 0], [1, 0], [2, 0]]])
+  cosine = distances.pairwise_cosine_distance(turn)
+  for d in (cosine, distances.pairwise_squared_euclidean(line)):
+    assert d[0, 1] + d[1, 2] < 0.6 * d[0, 2]

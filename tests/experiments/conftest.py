@@ -27,14 +27,11 @@ def _decoded_once():
     del folder  # its sets are others
     return read(name, split, **options)
 
+  def reads(*args, **options):
+    return remembered(os.environ.get("TFDS_DATA_DIR"), *args, **options)
+
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(
-      images,
-      "read",
-      lambda *args, **options: remembered(
-        os.environ.get("TFDS_DATA_DIR"), *args, **options
-      ),
-    )
+    patch.setattr(images, "read", reads)
     yield
 
 

@@ -27,13 +27,18 @@ def kept(tmp_path):
 
 
 @pytest.fixture
-def hook(tmp_path, monkeypatch):
-  """What Python calls with an error that nobody caught; puts all back afterwards."""
+def hook(tmp_path, monkeypatch, capsys):
+  """What is printed of an error that nobody caught; puts all back afterwards."""
   for name in ("excepthook", "unraisablehook"):
     monkeypatch.setattr(sys, name, getattr(sys, name))
   before = signal.getsignal(signal.SIGTERM)
   ending.in_one_line(tmp_path)
-  yield lambda error: sys.excepthook(type(error), error, error.__traceback__)
+
+  def said(error):
+    sys.excepthook(type(error), error, error.__traceback__)
+    return capsys.readouterr().err
+
+  yield said
   signal.signal(signal.SIGTERM, before)
 
 
@@ -54,38 +59,28 @@ def test_a_loss_that_is_not_finite_is_named_with_its_step(tmp_path):
     ending.mean_loss([np.nan], 10, "a", tmp_path)
 
 
-def test_what_the_user_can_mend_is_one_line_and_a_defect_is_not(hook, capsys, tmp_path):
-  hook(caught(lambda: training.grid({"mass": []})))
-  said = capsys.readouterr().err
+def test_what_the_user_can_mend_is_one_line_and_a_defect_is_not(hook, tmp_path):
+  said = hook(caught(lambda: training.grid({"mass\nof": []})))
   assert said.count("\n") == 2  # the first ends a progress bar
   assert "ValueError: " in said
   assert "mass" in said
-  hook(caught(lambda: (tmp_path / "none").read_text()))
-  said = capsys.readouterr().err
+  said = hook(caught(lambda: (tmp_path / "none").read_text()))
   assert "FileNotFoundError: " in said
   assert f"goes on from what is kept in {tmp_path}" in said
   assert "Traceback" not in said
-  hook(KeyboardInterrupt())
   said = f"\nstopped; the same command goes on from what is kept in {tmp_path}\n"
-  assert capsys.readouterr().err == said
+  assert hook(KeyboardInterrupt()) == said
   assert ending.one_line(ValueError("a  b:\n\n  c\r\n")) == "a  b: c"
   assert ending.one_line(EOFError()) == "EOFError"
-  # Raised by a function of ours, with what a library says.
-  hook(caught(lambda: training.grid({"mass\nof": []})))
-  said = capsys.readouterr().err
-  assert said.count("\n") == 2
-  assert "Traceback" not in said
   # A defect shows where it is.
-  hook(caught(lambda: np.zeros(2).reshape(3)))
-  assert "Traceback" in capsys.readouterr().err
+  assert "Traceback" in hook(caught(lambda: np.zeros(2).reshape(3)))
 
 
-def test_nothing_is_promised_where_nothing_is_kept(hook, capsys, tmp_path):
+def test_nothing_is_promised_where_nothing_is_kept(hook, tmp_path):
   (tmp_path / "kept").rmdir()
   (tmp_path / "results.json").write_text("{}")  # of an earlier run
-  hook(KeyboardInterrupt())
-  said = capsys.readouterr().err
-  assert said == "\nstopped; nothing is kept yet; the same command begins anew\n"
+  said = "\nstopped; nothing is kept yet; the same command begins anew\n"
+  assert hook(KeyboardInterrupt()) == said
 
 
 @pytest.mark.usefixtures("hook")
@@ -143,16 +138,14 @@ def test_a_run_that_ends_while_it_loads_says_so(name, tmp_path):
 
 @pytest.mark.parametrize("count", [1, 3, 4, 7, 13])
 def test_blocks_give_what_all_rows_at_once_give(count):
-  rows = jnp.asarray(np.random.default_rng(0).normal(size=(count, 2, 3)), jnp.float32)
+  x = jnp.asarray(np.random.default_rng(0).normal(size=(count, 2, 3)), jnp.float32)
   sizes = []
 
   def fn(x):
     sizes.append(len(x))
     return {"square": x**2, "sum": x.sum((1, 2))}
 
-  found, expected = at_once.mapped(fn, rows, size=4), fn(rows)
-  for name, values in expected.items():
-    np.testing.assert_array_equal(found[name], values)
+  jax.tree.map(np.testing.assert_array_equal, at_once.mapped(fn, x, size=4), fn(x))
   assert 1 <= sizes[0] <= 4
   assert sizes[0] * -(-count // 4) - count < -(-count // 4)  # hardly any is filled up
 

@@ -35,11 +35,8 @@ def test_the_smoke_preset_trains_and_predicts(tfds_dir, smoke):
 def test_the_full_preset_makes_steps_on_few_photographs(few_photographs):
   content = few_photographs(gsp_attributes, splits=20, test_split="test[:2%]")
   assert len(content["claims"]) == 4
-  network = jax.eval_shape(
-    pooled_network.Network(gsp_attributes.PRESETS["full"]).init,
-    jax.random.key(0),
-    np.zeros((1, 32, 32, 3), np.uint8),
-  )
+  init = pooled_network.Network(gsp_attributes.PRESETS["full"]).init
+  network = jax.eval_shape(init, jax.random.key(0), np.zeros((1, 32, 32, 3), np.uint8))
   backbone = jax.tree.leaves(network["params"]["backbone"])
   kernels = [leaf.shape for leaf in backbone if leaf.ndim == 4]
   assert sum(shape[:2] == (3, 3) for shape in kernels) == 19  # and a 1x1: ResNet-20
@@ -72,13 +69,9 @@ def test_one_split_by_hand():
   order = np.asarray(jax.random.permutation(order_key, 10))
   z, y = attributes[order[:5]], embeddings[order[:5]]
   predictor = np.linalg.inv(z.T @ z + 0.05 * np.eye(3)) @ z.T @ y
-  right = dict.fromkeys(["l2", "cosine"], 0)
-  for held in order[5:]:
-    predicted = attributes[held] @ predictor
-    far = {c: np.linalg.norm(predicted - embeddings[c]) for c in order[5:]}
-    norms = {c: np.linalg.norm(embeddings[c]) for c in order[5:]}
-    near = {c: predicted @ embeddings[c] / norms[c] for c in order[5:]}
-    right["l2"] += min(far, key=far.get) == held
-    right["cosine"] += max(near, key=near.get) == held
-  for metric, count in right.items():
-    assert shares[metric, "5 classes", "own"] == pytest.approx(count / 5)
+  predicted, held = attributes[order[5:]] @ predictor, embeddings[order[5:]]
+  far = np.linalg.norm(predicted[:, None] - held, axis=2)
+  near = predicted @ (held / np.linalg.norm(held, axis=1, keepdims=True)).T
+  for metric, nearest in (("l2", far.argmin(1)), ("cosine", near.argmax(1))):
+    right = np.mean(nearest == np.arange(5))
+    assert shares[metric, "5 classes", "own"] == pytest.approx(right)

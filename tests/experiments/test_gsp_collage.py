@@ -9,7 +9,7 @@ import pytest
 
 from experiments import gsp_collage
 from experiments.gsp import collage, collages, training
-from experiments.gsp import network as pooled_network
+from experiments.gsp.network import AVERAGE, Settings, Variant
 from spherejax import data, plotting
 
 
@@ -62,7 +62,7 @@ def test_parts_share_no_sub_class_in_front_or_behind():
     assert set(np.unique(tiles[~part.foreground])) <= behind
 
 
-TINY = pooled_network.Settings(widths=(8,), strides=(1,), dim=4, steps=6, parts=3)
+TINY = Settings(widths=(8,), strides=(1,), dim=4, steps=6, parts=3)
 
 
 def of_two_classes():
@@ -74,8 +74,7 @@ def test_a_training_begins_with_the_pretrained_backbone(tmp_path):
   settings, images = dataclasses.replace(TINY, steps=0), of_two_classes()
 
   def begin(seed, **options):
-    variants = {"": pooled_network.AVERAGE}
-    found = training.train(settings, seed, variants, images, tmp_path, **options)
+    found = training.train(settings, seed, {"": AVERAGE}, images, tmp_path, **options)
     return found[""].state
 
   other = begin(1)
@@ -88,10 +87,9 @@ def test_a_training_begins_with_the_pretrained_backbone(tmp_path):
 
 def test_a_loss_that_is_not_finite_ends_the_training_before_it_is_kept(tmp_path):
   settings = dataclasses.replace(TINY, learning_rate=1e30)
-  variants = {"": pooled_network.AVERAGE}
   message = "seed 5 of gap: the loss is nan at step 2"
   with pytest.raises(FloatingPointError, match=message):
-    training.train(settings, 5, variants, of_two_classes(), tmp_path)
+    training.train(settings, 5, {"": AVERAGE}, of_two_classes(), tmp_path)
   assert not list(tmp_path.glob("*/last/*"))
 
 
@@ -100,18 +98,12 @@ def test_a_loss_that_is_not_finite_ends_the_training_before_it_is_kept(tmp_path)
 def test_a_training_stopped_in_any_part_ends_alike(monkeypatch, tmp_path, calls):
   settings = dataclasses.replace(TINY, prototypes=3, pooling="gsp")
   images = of_two_classes()
-  variants = {
-    "a": pooled_network.Variant(0.5, 0.1),
-    "b": pooled_network.Variant(0.3, 0.0),
-  }
+  variants = {"a": Variant(0.5, 0.1), "b": Variant(0.3, 0.0)}
   one_part, done = training._some_steps, []
 
   def after(run, variant):
-    scale = run.state.learning_rate_scale / 2
-    scores = (*run.scores, run.curve[-1] + variant.mass)
-    return run._replace(
-      state=run.state.replace(learning_rate_scale=scale), scores=scores
-    )
+    state = run.state.replace(learning_rate_scale=run.state.learning_rate_scale / 2)
+    return run._replace(state=state, scores=(*run.scores, run.curve[-1] + variant.mass))
 
   def train(images, folder=tmp_path):
     return training.train(settings, 0, variants, images, folder, after=after)

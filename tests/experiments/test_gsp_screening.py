@@ -13,6 +13,7 @@ from experiments.gsp import screening_cells
 from experiments.metric_learning.photographs import comparison, methods, screening
 
 NUMBERS = operator.attrgetter("prototypes", "mass", "inverse_temperature", "zero_shot")
+OF_C2 = dataclasses.replace(gsp_screening.PRESETS["cpu"], losses=("C2",))
 
 
 @pytest.mark.slow
@@ -69,10 +70,7 @@ def test_every_cell_that_is_read_is_trained():
 
 def test_an_effect_of_both_signs_is_noise():
   def told(beta, m):
-    config = dataclasses.replace(
-      gsp_screening.PRESETS["cpu"], losses=("C2",), masses=(), counts=(16,)
-    )
-    table = Table()
+    config, table = dataclasses.replace(OF_C2, masses=(), counts=(16,)), Table()
     for word, values in (("inverse_temperature", beta), ("prototypes", m)):
       title = screening_cells.effect_name("C2", (word,))
       table.add(title, screening_cells.EFFECTS, 100 * np.array(values))
@@ -96,9 +94,7 @@ def test_an_effect_of_both_signs_is_noise():
   ],
 )  # fmt: skip
 def test_what_is_not_trained_has_no_claim(changes, names):
-  config = dataclasses.replace(
-    gsp_screening.PRESETS["cpu"], losses=("C2",), screen=False, **changes
-  )
+  config = dataclasses.replace(OF_C2, screen=False, **changes)
   scores = {cell: np.arange(3.0) for cell in config.plan.cells}
   table = tabulated(config, "C2", scores, 1e-9)
   _, *made = gsp_screening.STUDY.claimed(table, config)
@@ -202,8 +198,7 @@ def test_numbers_of_the_pooling_reach_the_training():
     mass=0.7, inverse_temperature=20.0, zero_shot=0.0, prototypes=16
   )
   found = methods.job(config, methods.protocol_of(config), "proxy_nca+gsp").settings
-  assert (found.mass, found.inverse_temperature) == (0.7, 20.0)
-  assert (found.zero_shot, found.prototypes) == (0.0, 16)
+  assert NUMBERS(found) == (16, 0.7, 20.0, 0.0)
 
 
 def test_trials_are_trained_and_reported(tmp_path, trained_as):

@@ -8,6 +8,7 @@ import re
 import tomllib
 from unittest import mock
 
+import jax
 import numpy as np
 import pytest
 
@@ -37,11 +38,10 @@ def test_results_are_complete(smoke):
   folder, printed = smoke
   content = json.loads((folder / "results.json").read_text())
   assert content["command"] == "python -m experiments.quickstart --preset smoke"
-  assert {row["name"] for row in content["rows"]} == {"GAP", "GSP"}
-  assert [claim["id"] for claim in content["claims"]] == [
-    "quickstart-gsp", "quickstart-attention",
-  ]  # fmt: skip
-  for row in content["rows"]:
+  rows, claims = content["rows"], [claim["id"] for claim in content["claims"]]
+  assert {row["name"] for row in rows} == {"GAP", "GSP"}
+  assert claims == ["quickstart-gsp", "quickstart-attention"]
+  for row in rows:
     assert len(row["values"]) == 2
     np.testing.assert_allclose(row["mean"], np.mean(row["values"]))
     assert row["interval"][0] <= row["mean"] <= row["interval"][1]
@@ -54,11 +54,8 @@ def test_results_are_complete(smoke):
     assert "MAP@R" in text
     assert "GSP puts" in text
   # Average pooling weighs every tile alike, and GSP does not.
-  weight = {
-    row["name"]: row["values"]
-    for row in content["rows"]
-    if row["metric"] == "weight on the labelled tile"
-  }
+  measure = "weight on the labelled tile"
+  weight = {row["name"]: row["values"] for row in rows if row["metric"] == measure}
   np.testing.assert_allclose(weight["GAP"], 1 / 9, atol=1e-6)
   assert min(weight["GSP"]) > 0.12
 
@@ -73,21 +70,18 @@ def test_foreground_weight():
 
 def tiles_of(images, side):
   parts = np.asarray(images).reshape(len(images), 3, side, 3, side, -1)
-  return {tile.tobytes() for tile in parts.swapaxes(2, 3).reshape(-1, side, side)}
+  return parts.swapaxes(2, 3).reshape(-1, side, side, parts.shape[-1])
 
 
 def test_collages_of_the_parts_share_no_image():
-  import jax
-
   made = quick.collages(quick.digits(), (60, 36), jax.random.key(0))
-  assert not tiles_of(made.train.images, 8) & tiles_of(made.test.images, 8)
+  train, test = ({x.tobytes() for x in tiles_of(part.images, 8)} for part in made)
+  assert not train & test
   for part in made:
     assert set(np.unique(part.labels)) == set(range(6))
 
 
 def test_networks_of_features_are_trained_the_same_way(tmp_path):
-  import jax
-
   maps = np.random.default_rng(0).normal(size=(1797, 2, 2, 5)).astype(np.float32)
   tiles = quick.digits()._replace(inputs=maps)
   config = dataclasses.replace(SMOKE, steps=4, seeds=1, dim=8, prototypes=8)
@@ -115,8 +109,6 @@ class Pretrained:
 
 def test_collages_of_photographs_show_what_the_network_takes(tmp_path, monkeypatch):
   """Pixels and features are arranged alike; two thirds of the classes are labelled."""
-  import jax
-
   monkeypatch.setattr(models, "pretrained", lambda name: Pretrained())
   tiles = quick.photographs(photographs(tmp_path / "p", 6, 5))
   assert tiles.split == 4
@@ -126,14 +118,10 @@ def test_collages_of_photographs_show_what_the_network_takes(tmp_path, monkeypat
   shown = quick.collages(tiles, (12, 8), key, as_pixels=True).test
   np.testing.assert_array_equal(taken.foreground, shown.foreground)
   assert np.asarray(shown.images).shape == (8, 384, 384, 3)
-  for row in range(8):
-    for place in np.ndindex(3, 3):
-      down, right = (slice(128 * x, 128 * x + 128) for x in place)
-      pixels = np.asarray(shown.images)[row, down, right]
-      (same,) = np.flatnonzero((tiles.pixels == pixels).all((1, 2, 3)))
-      down, right = (slice(2 * x, 2 * x + 2) for x in place)
-      found = np.asarray(taken.images)[row, down, right]
-      np.testing.assert_array_equal(found, tiles.inputs[same])
+  pairs = zip(tiles_of(shown.images, 128), tiles_of(taken.images, 2), strict=True)
+  for pixels, features in pairs:
+    (same,) = np.flatnonzero((tiles.pixels == pixels).all((1, 2, 3)))
+    np.testing.assert_array_equal(features, tiles.inputs[same])
 
 
 def test_photographs_that_cannot_be_used_are_told_in_one_line(tmp_path, monkeypatch):

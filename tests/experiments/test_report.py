@@ -151,6 +151,4 @@ def test_rows_are_sorted_and_gains_have_the_colour_of_their_sign():
   assert [colours[x] for x in sorted(colours)] == ["#D55E00", "#7F7F7F", "#0072B2"]
   intervals = [x.get_xdata() for x in axes.lines if len(x.get_xdata()) == 2]
   half = 4.302653 * np.std([-3.0, -2.9, -3.1], ddof=1) / np.sqrt(3)
-  np.testing.assert_allclose(
-    min(intervals, key=lambda x: x[0]), [-3 - half, -3 + half], rtol=1e-5
-  )
+  np.testing.assert_allclose(min(intervals, key=min), [-3 - half, -3 + half], rtol=1e-5)

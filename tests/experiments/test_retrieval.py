@@ -13,9 +13,8 @@ from PIL import Image
 from experiments import ccp_proxies
 from experiments.frame import networks
 from experiments.metric_learning import images as retrieval_sets
-from experiments.metric_learning import methods, pictures
+from experiments.metric_learning import methods, pictures, runs
 from experiments.metric_learning import problems as problems_plan
-from experiments.metric_learning import runs as retrieval_runs
 from experiments.metric_learning import settings as retrieval_settings
 from experiments.metric_learning.methods import Method
 from spherejax import losses
@@ -31,7 +30,7 @@ STUDY = retrieval_sets.gaussians(0)
 
 def train(method, folder, study=STUDY, **changes):
   settings = dataclasses.replace(SMALL, **changes)
-  return retrieval_runs.train(settings, method, study, folder)
+  return runs.train(settings, method, study, folder)
 
 
 @pytest.mark.slow
@@ -48,11 +47,8 @@ def test_the_smoke_preset_of_retrieval(smoke):
 @pytest.mark.slow
 @pytest.mark.parametrize("smoke", [("ccp_proxies", {"steps": 150})], indirect=True)
 def test_the_smoke_preset_of_proxies(smoke):
-  spread = [
-    smoke.figures["digits, trained once", f"spread of the proxies at {x}"]
-    for x in ("first", "last")
-  ]
-  assert 0 < spread[1] < spread[0]
+  name, spread = "digits, trained once", "spread of the proxies at {}".format
+  assert 0 < smoke.figures[name, spread("last")] < smoke.figures[name, spread("first")]
   verdicts = {claim["id"]: claim["verdict"] for claim in smoke.content["claims"]}
   assert verdicts["ccp-problem-length-least"] == "reproduced"
   assert len(smoke.content["pictures"]) == 3
@@ -68,7 +64,7 @@ def test_trainings_share_their_start_and_their_batches(tmp_path):
   np.testing.assert_allclose(one.points, other.points, atol=1e-5)
   np.testing.assert_allclose(one.test["MAP@R"], other.test["MAP@R"], atol=1e-6)
   assert np.abs(one.points[0, 0] - one.points[0, 1]).max() > 0.1  # not over seeds
-  start = retrieval_runs.untrained(SMALL, STUDY)
+  start = runs.untrained(SMALL, STUDY)
   np.testing.assert_allclose(start["MAP@R"], one.test["MAP@R"][0], atol=1e-3)
 
 
@@ -140,12 +136,9 @@ def test_values_are_sums_of_their_parts():
   assert len({round(float(given), 4) for given, _ in found.values()}) == 5
 
 
-@pytest.mark.parametrize(
-  ("proxies", "pool", "size"),
-  [(4, 1, 4), (4, 4, 4), (4, 16, 16), (4, 3, 12), (1, 1, 1)],
-)
-def test_sizes_of_pools(proxies, pool, size):
-  assert Method("c2", "ccp", proxies, pool).pool_size == size
+def test_sizes_of_pools():
+  for m, b, size in ((4, 1, 4), (4, 4, 4), (4, 16, 16), (4, 3, 12), (1, 1, 1)):
+    assert Method("c2", "ccp", m, b).pool_size == size
 
 
 def test_a_model_is_kept_and_prepared_as_it_was_evaluated(tmp_path):
@@ -194,7 +187,7 @@ def trained(score, curves=None, cells=1):
   """Figures as of three seeds."""
   values = np.asarray(score, float) + np.zeros((cells, 3))
   test = {"P@1": values / 2, "P@R": values, "MAP@R": values}
-  return retrieval_runs.Trained(
+  return runs.Trained(
     {"score": np.zeros((cells, 3, 1))}
     | {name: np.asarray(x, float)[None] for name, x in (curves or {}).items()},
     np.full((cells, 3), 1), test, np.zeros((cells, 3, 4, 2)),
@@ -206,8 +199,7 @@ def test_claims_of_proxies():
   config = ccp_proxies.PRESETS["cpu"]
   n, b = config.proxies, config.pool
   problems = [[1, 1, 1, 1, 2, 2, 2, 2, 2, 3]] * 3
-  zero = np.zeros((3, 10))
-  picks = zero.copy()
+  zero, picks = np.zeros((2, 3, 10))
   picks[:, [3, 8]] = 2
   curves = {
     "problem": problems, "spread": np.linspace(1, 0.4, 10) + zero,
@@ -219,18 +211,15 @@ def test_claims_of_proxies():
   found["digits, samples"] = trained(0.52, curves)
   for loss in config.losses:
     for kind, score in (("", 0.3), ("-Proxy", 0.35), ("+CCP", 0.4)):
-      name = f"{methods.TITLES[loss]}{kind}"
-      found[name] = trained(score + 0.01 * np.arange(3), curves)
-  four = trained([[0.4] * 3, [0.38] * 3, [0.39] * 3, [0.2] * 3], curves, cells=4)
-  four.curves["moved"] = np.stack([picks, 2 * picks, picks, picks / 2])
-  found["C2+CCP"] = four
+      found[methods.TITLES[loss] + kind] = trained(score + 0.01 * np.arange(3), curves)
+  found["C2+CCP"] = trained([[0.4], [0.38], [0.39], [0.2]], curves, cells=4)
+  found["C2+CCP"].curves["moved"] = np.stack([picks, 2 * picks, picks, picks / 2])
   for name, score in (
     ("1, b = 1", 0.3), (f"1, b = {b}", 0.304), (f"{n}, b = {n}", 0.35),
   ):  # fmt: skip
     found[f"C2+CCP, m = {name}"] = trained(score, curves)
-  for name, score in (("8 plain", 0.2), ("64 plain", 0.3), ("8 ccp", 0.3)):
-    found[f"C2, batch {name}"] = trained(score)
-  found["C2, batch 64 ccp"] = trained(0.35)
+  for x, y in {"8 plain": 0.2, "64 plain": 0.3, "8 ccp": 0.3, "64 ccp": 0.35}.items():
+    found[f"C2, batch {x}"] = trained(y)
   table = problems_plan.tabulate(found, config)
   made = ccp_proxies.STUDY.claimed(table, config)
   by_id = {claim["id"]: claim for claim in made}
@@ -280,7 +269,7 @@ def test_claims_of_proxies():
 def test_a_training_that_diverges_is_named_and_not_kept(tmp_path):
   settings = dataclasses.replace(SMALL, learning_rate=np.inf, steps=8)
   with pytest.raises(FloatingPointError, match="C2, twice: 2 of 2 runs diverged"):
-    retrieval_runs.train(settings, Method("c2"), STUDY, tmp_path, "C2, twice")
+    runs.train(settings, Method("c2"), STUDY, tmp_path, "C2, twice")
   assert not [*tmp_path.glob("C2*.json"), *tmp_path.glob("model*")]
 
 
@@ -295,12 +284,12 @@ def test_what_is_compared_has_models_of_its_own(tmp_path, monkeypatch):
     del study, folder
     trainings.append((settings.seeds, len(weights), len(rates)))
     if settings.seeds == 5:
-      models.append(retrieval_runs.model_name(title or method.name))
+      models.append(runs.model_name(title or method.name))
     return trained(0.5)._replace(rate=rates[0])
 
-  monkeypatch.setattr(retrieval_runs, "train", record)
+  monkeypatch.setattr(runs, "train", record)
   jobs, others = problems_plan.plan(config), {"C2+CCP": config.other_weights}
-  retrieval_runs.train_all(config, jobs, STUDY, tmp_path, other_weights=others)
+  runs.train_all(config, jobs, STUDY, tmp_path, other_weights=others)
   assert sorted(models) == [
     "model-C2", "model-C2+CCP", "model-C2+CCP-m-1-b-1", "model-C2+CCP-m-1-b-4",
     "model-C2+CCP-m-2-b-2", "model-C2-Proxy", "model-C2-batch-8-ccp",
@@ -335,9 +324,9 @@ def test_an_outermost_rate_widens_the_rates(best, diverges, tried, monkeypatch):
     score = np.full((3, 1), 1 - distance / 10)
     return trained(0.5, {"score": score})._replace(rate=rate)
 
-  monkeypatch.setattr(retrieval_runs, "train", train)
+  monkeypatch.setattr(runs, "train", train)
   settings = dataclasses.replace(SMALL, seeds=5)
-  chosen = retrieval_runs.train_at_best_rate(
+  chosen = runs.train_at_best_rate(
     settings, Method("c2"), STUDY, "", "", weights=(0.0,), rates=(0.3, 1.0, 3.0)
   )
   assert calls == tried

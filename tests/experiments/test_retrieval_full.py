@@ -21,10 +21,9 @@ from experiments.frame.study import Table
 from experiments.metric_learning import methods as retrieval_losses
 from experiments.metric_learning import objective
 from experiments.metric_learning.photographs import batches, protocols, training
-from experiments.metric_learning.photographs import comparison as retrieval_full
 from experiments.metric_learning.photographs import methods as retrieval_full_jobs
 from experiments.metric_learning.photographs import sets as retrieval_full_sets
-from experiments.metric_learning.photographs.comparison import FullConfig
+from experiments.metric_learning.photographs.comparison import Comparison, FullConfig
 from experiments.published import dml
 from spherejax import _versions, data, losses, models
 from tests.data.test_listings import LISTED, write_shop
@@ -116,10 +115,8 @@ def test_a_run_stopped_in_a_problem_ends_alike(tmp_path, folder, monkeypatch):
   resumed = retrieval.STUDY.run(first, output, "full")
   assert len(calls) == 3 + 1  # only the last evaluation was left
   assert evaluations(output) == evaluations(tmp_path / "whole", "c2+ccp-1-1")
-  both = [
-    networks.load(tmp_path / name / "model-c2+ccp-1").variables
-    for name in ("whole", "resumed")
-  ]
+  folders = (tmp_path / name / "model-c2+ccp-1" for name in ("whole", "resumed"))
+  both = (networks.load(folder).variables for folder in folders)
   jax.tree.map(np.testing.assert_array_equal, *both)
   figures = {(row["name"], row["metric"]): row["values"] for row in (whole["rows"])}
   for row in resumed["rows"]:
@@ -380,8 +377,6 @@ def test_folds_of_birds_and_cars(classes, ends):
   assert abs(len(thirds[0].held) - classes / 3) < 1
   every = protocols.splits(FAIR._replace(parts=1, models=1), classes)
   assert [(len(x.train), len(x.held)) for x in every] == [(classes, 0)]
-  with pytest.raises(ValueError, match="4 parts of 3 learned classes leave one"):
-    protocols.splits(FAIR, 3)
 
 
 @pytest.mark.parametrize(
@@ -400,7 +395,7 @@ def test_figures_beside_the_same_settings(changes, comparable, tmp_path, monkeyp
   pictures = data.from_arrays(pixels, np.repeat(np.arange(100), 4))
   sets = retrieval_full_sets.Sets(pictures, pictures)
   config = FullConfig(weights="FILE", methods=("c2",), **changes)
-  assert retrieval_full.Comparison(config, tmp_path, sets).complete is comparable
+  assert Comparison(config, tmp_path, sets).complete is comparable
 
 
 def test_combinations_against_a_loop():
@@ -464,8 +459,7 @@ def test_batches_follow_from_the_number_of_the_step():
   begin = batches.batches(settings, some, table, jax.random.key(3))
   every, later = list(begin(0)), list(begin(4))
   assert (len(every), len(later)) == (6, 2)
-  for a, b in zip(every[4:], later, strict=True):
-    jax.tree.map(np.testing.assert_array_equal, a, b)
+  jax.tree.map(np.testing.assert_array_equal, every[4:], later)
   seen = np.stack([batch["image"][:, 0, 0, 0] for batch in every])
   labels = np.stack([batch["label"] for batch in every])
   np.testing.assert_array_equal(seen // 4, labels)
@@ -508,10 +502,6 @@ def test_the_first_classes_are_learned(folder):
   assert part.label_names == ("03", "01")
   np.testing.assert_array_equal(part.labels, np.repeat([1, 0], 6))
   np.testing.assert_array_equal(part.images[6], sets.learned.images[18])
-  with pytest.raises(SystemExit, match=r"cub has 200 classes.*this one has 16"):
-    retrieval_full_sets.load("cub", folder, 0, False)
-  with pytest.raises(SystemExit, match="must leave some of the 16 classes"):
-    retrieval_full_sets.load("cub", folder, 16, False)
 
 
 def test_pictures_that_cannot_be_read_are_named(tmp_path):
@@ -566,10 +556,7 @@ def test_bad_input_is_said_before_training(tmp_path, folder, monkeypatch):
     ({"dataset": "inshop"}, "--learned-classes must be 0 for inshop, got 8"),
     ({"batch": 32}, "has 8 classes, but only 6 are learned"),
     ({"batch": 6}, "several classes of 4 images, got 6"),
-    (
-      {"methods": ("c1+xbm",), "memory": 6},
-      "memory of 48 embeddings is larger than .*36",
-    ),
+    ({"methods": ("c1+xbm",), "memory": 6}, "memory of 48 embeddings is larger .*36"),
     ({"methods": ("c1+xbm",), "memory": -1}, "hold the 8 images of a batch, got -8"),
     ({"learned_classes": 3}, "4 parts of 3 learned classes leave one"),
     ({"folds": (5,)}, r"folds must be among 1 to 4, got \(5,\)"),
@@ -601,28 +588,22 @@ def test_classes_without_a_pair_are_said_before_training(tmp_path, folder, monke
   pair = data.from_arrays(np.zeros((32, 1, 1, 3), np.uint8), np.arange(32) // 2)
   first = np.arange(32) % 2 == 0
 
-  def check(images, queries=None):
-    extras = {} if queries is None else {"query": queries}
-    images = dataclasses.replace(images, extras=extras)
+  def check(queries):
+    images = dataclasses.replace(pair, extras={"query": queries})
     retrieval_full_sets.check_matches(images, "sought")
 
-  check(pair)
-  check(pair, first)
-  for images, queries, count in (
-    (pair[first], None, 16), (pair, first | True, 32), (pair, first & False, 0),
-  ):  # fmt: skip
-    with pytest.raises(
-      ValueError, match=f"none of the {count} queries among the sought"
-    ):
-      check(images, queries)
+  check(first)
+  for queries, count in ((first | True, 32), (first & False, 0)):
+    said = f"none of the {count} queries among the sought"
+    with pytest.raises(ValueError, match=said):
+      check(queries)
 
   def run(learned, sought):
     config = dataclasses.replace(SMALL, folder=folder, methods=("c2",))
-    sets = retrieval_full_sets.Sets(learned, sought)
-    retrieval_full.Comparison(config, tmp_path, sets)
+    Comparison(config, tmp_path, retrieval_full_sets.Sets(learned, sought))
 
   run(pair, pair)
-  with pytest.raises(ValueError, match="the sought images"):
+  with pytest.raises(ValueError, match="of the 16 queries among the sought images"):
     run(pair, pair[first])
   with pytest.raises(ValueError, match=r"the held-out \(fold 1\) images"):
     run(pair[first], pair)

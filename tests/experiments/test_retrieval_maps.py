@@ -165,8 +165,7 @@ def test_a_layer_on_maps_finds_classes_that_it_has_not_seen(tmp_path, pooling):
   every = [
     images.halves(labels, images.divided(np.arange(16), seed), 30) for seed in (5, 6)
   ]
-  rows = [np.stack(part) for part in zip(*(own[:3] for own in every), strict=True)]
-  study = images.Study(*rows, *every[0][3:6], "drawn", found, by_seed=True)
+  study = images.of_folds("drawn", found, every)._replace(by_seed=True)
   settings = plan.Settings(
     backbone="maps", channels=8, image_size=2, dim=4, batch=24, per_class=4, shift=0,
     steps=60, evaluate_every=20, seed=5, seeds=2, pooling=pooling, prototypes=8,

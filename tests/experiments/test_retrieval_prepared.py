@@ -21,31 +21,22 @@ def picture(number):
   return file
 
 
-def bird(number):
-  return {
-    "label": number, "label_name": "a bird", "image": picture(number),
-    "image/filename": "bird.jpg", "bbox": BOX, "segmentation_mask": picture(0),
-  }  # fmt: skip
-
-
-def car(number):
-  return {"label": number, "image": picture(number), "bbox": BOX, "id": "car"}
-
-
-def product(number):
-  kind = number % 12
-  return {
-    "class_id": number, "super_class_id": kind, "super_class_id/num": kind,
-    "image": picture(number),
-  }  # fmt: skip
-
-
-# The builder's name, a record of a class, all classes and those that are learned.
+# The builder's name, all classes, those that are learned, and what a record of a class
+# has beside its picture.
 SETS = {
-  "cub": ("caltech_birds2011", bird, 200, 100),
-  "cars": ("cars196", car, 196, 98),
-  "sop": ("stanford_online_products", product, 22_634, 11_318),
-}
+  "cub": (
+    "caltech_birds2011", 200, 100,
+    lambda x: {
+      "label": x, "label_name": "a bird", "image/filename": "bird.jpg", "bbox": BOX,
+      "segmentation_mask": picture(0),
+    },
+  ),
+  "cars": ("cars196", 196, 98, lambda x: {"label": x, "bbox": BOX, "id": "car"}),
+  "sop": (
+    "stanford_online_products", 22_634, 11_318,
+    lambda x: {"class_id": x, "super_class_id": x % 12, "super_class_id/num": x % 12},
+  ),
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -54,13 +45,13 @@ def prepare(tmp_path, monkeypatch):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
 
   def write(dataset, **splits):
-    name, record, _, _ = SETS[dataset]
+    name, _, _, fields = SETS[dataset]
+
+    def record(number):
+      return {"image": picture(int(number)), **fields(int(number))}
 
     def generators(self, manager):
-      return {
-        split: ((place, record(int(c))) for place, c in enumerate(classes))
-        for split, classes in splits.items()
-      }
+      return {split: enumerate(map(record, x)) for split, x in splits.items()}
 
     try:
       monkeypatch.setattr(tfds.builder_cls(name), "_split_generators", generators)
@@ -78,7 +69,7 @@ def seen_class(pictures, place):
 
 @pytest.mark.parametrize("dataset", ["cub", "cars"])
 def test_half_of_the_birds_and_cars_are_learned(dataset, prepare):
-  _, _, classes, learned = SETS[dataset]
+  _, classes, learned, _ = SETS[dataset]
   # Both parts of the prepared set have every class, in any order.
   order = np.random.default_rng(0).permutation(classes)
   prepare(dataset, train=order, test=[*order[::-1], 7, classes - 1])
@@ -96,24 +87,22 @@ def test_half_of_the_birds_and_cars_are_learned(dataset, prepare):
 @pytest.mark.slow
 def test_products_are_divided_as_their_parts(prepare, monkeypatch):
   monkeypatch.setattr(retrieval_full_sets, "_broken", lambda pictures: {})
-  _, _, classes, learned = SETS["sop"]
+  _, classes, learned, _ = SETS["sop"]
   # Unlike birds, the parts of the prepared set have different classes.
   prepare("sop", train=range(learned), test=range(learned, classes))
   sets = retrieval_full_sets.load("sop", "", 0, False)
   # Classes, not the twelve kinds of products.
-  assert (len(sets.learned), len(sets.learned.label_names)) == (11_318, 11_318)
-  assert (len(sets.sought), len(sets.sought.label_names)) == (11_316, 11_316)
-  np.testing.assert_array_equal(np.bincount(sets.learned.labels), 1)
-  np.testing.assert_array_equal(np.bincount(sets.sought.labels), 1)
-  for pictures, first in ((sets.learned, 0), (sets.sought, learned)):
-    for place in np.random.default_rng(1).integers(0, len(pictures), 50):
-      assert seen_class(pictures, place) == first + pictures.labels[place]
+  for part, first, count in ((sets.learned, 0, 11_318), (sets.sought, learned, 11_316)):
+    assert len(part) == len(part.label_names) == count
+    np.testing.assert_array_equal(np.bincount(part.labels), 1)
+    for place in np.random.default_rng(1).integers(0, count, 50):
+      assert seen_class(part, place) == first + part.labels[place]
   np.testing.assert_array_equal(np.sort(sets.learned.extras["row"]), np.arange(learned))
 
 
 @pytest.mark.parametrize("dataset", SETS)
 def test_missing_classes_are_said(dataset, prepare):
-  _, _, classes, learned = SETS[dataset]
+  _, classes, learned, _ = SETS[dataset]
   there = [0, 3, 5, 6, 13, 150]
   prepare(dataset, train=there, test=there)
   with pytest.raises(

@@ -158,10 +158,8 @@ def test_problems_of_small_images_turn_as_the_algorithm_says():
   found = []
   for place, score in enumerate(scores):
     before = int(state.train.opt_state[0].problem)
-    params = jax.tree.map(lambda x, p=place: jnp.full_like(x, p), state.train.params)
-    state = state._replace(
-      score=jnp.float32(score), train=state.train.replace(params=params)
-    )
+    train = marked(state.train, place)
+    state = state._replace(score=jnp.float32(score), train=train)
     state, figures = switched(given, hyper, state, jax.random.key(place))
     own = state.train.opt_state[0]
     assert int(figures["problem"]) == before
@@ -215,43 +213,30 @@ SMALL = retrieval_settings.Settings(
 )
 
 
-def memory_run(places):
-  """A training that begins with its memory after two steps, and its statistics."""
-  settings = dataclasses.replace(SMALL, memory_start=2)
-  run = objective.Run(settings, Method("c1", "xbm", memory=2), LABELS)
-  memory = losses.memory_init(places, 3)
-  return run, {"loss": {"memory": memory, "taken": jnp.int32(0)}}
-
-
-def test_a_memory_is_filled_at_once_and_counts_later():
-  x = np.random.default_rng(0).normal(size=(6, 4, 3)).astype(np.float32)
-  labels = np.array([0, 0, 1, 1], np.int32)
-  run, stats = memory_run(places=8)
-  for taken in range(6):
-    references, remembers, stats = run.remembered(stats, x[taken], labels)
-    assert stats["loss"]["taken"] == taken + 1
-    assert bool(remembers) == (taken >= 4)
-    memory = stats["loss"]["memory"]
-    kept = x[max(0, taken - 1) : taken + 1].reshape(-1, 3)
-    held = np.asarray(memory.embeddings)[np.asarray(references.where)]
-    assert sorted(held.tolist()) == sorted(kept.tolist())
-  # Rows of the batch are not compared with their own copies.
-  np.testing.assert_array_equal(memory.embeddings[references.itself], x[5])
-
-
-def test_two_devices_fill_a_memory_twice_as_fast():
-  x = np.random.default_rng(0).normal(size=(6, 2, 2, 3)).astype(np.float32)
-  labels = np.array([[0, 0], [1, 1]], np.int32)
-  run, stats = memory_run(places=8)
-  stats = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), stats)
-  step = functools.partial(run.remembered, axis_name="batch")
-  step = jax.vmap(step, axis_name="batch")
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_memory_is_filled_at_once_and_counts_later(devices):
+  """Two devices, with half of the batch each, fill it twice as fast as their halves."""
+  run = objective.Run(
+    dataclasses.replace(SMALL, memory_start=2), Method("c1", "xbm", memory=2), LABELS
+  )
+  step, shape = run.remembered, (4,)
+  stats = {"loss": {"memory": losses.memory_init(8, 3), "taken": jnp.int32(0)}}
+  if devices == 2:
+    shape, stats = (2, 2), jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), stats)
+    step = jax.vmap(functools.partial(step, axis_name="batch"), axis_name="batch")
+  x = np.random.default_rng(0).normal(size=(6, *shape, 3)).astype(np.float32)
+  labels = np.array([0, 0, 1, 1], np.int32).reshape(shape)
   for taken in range(6):
     references, remembers, stats = step(stats, x[taken], labels)
+    np.testing.assert_array_equal(stats["loss"]["taken"], taken + 1)
     np.testing.assert_array_equal(remembers, taken >= 4)
-  memory = stats["loss"]["memory"]
-  rows = np.arange(2)[:, None]
-  np.testing.assert_array_equal(memory.embeddings[rows, references.itself], x[5])
+    points = np.asarray(stats["loss"]["memory"].embeddings)
+    kept = x[max(0, taken - 1) : taken + 1].reshape(-1, 3).tolist()
+    held = points[np.asarray(references.where)].tolist()
+    assert sorted(held) == sorted(kept * devices)
+  # Rows of the batch are not compared with their own copies.
+  itself = np.asarray(references.itself)[..., None]
+  np.testing.assert_array_equal(np.take_along_axis(points, itself, axis=-2), x[5])
 
 
 @pytest.mark.parametrize("pooling", [*poolings.TITLES, *poolings.WIDE])

@@ -29,11 +29,9 @@ CASES = {
     ({"projectors": ("abc",)}, "projectors must be widths like 64-32, got 'abc'"),
     ({"at_once": False, "warm_up": 60}, "warm_up must be below steps = 60, got 60"),
   ],
-  "retrieval cpu": [
+  "retrieval smoke": [
     ({"batch": 30}, "batch must be a multiple of per_class = 4, got 30"),
     ({"rates": (1.0, 0.0)}, r"rates must be positive.*, got \(1\.0, 0\.0\)"),
-  ],
-  "retrieval smoke": [
     ({"steps": 7}, "steps must be a multiple .* got 7"),
     ({"frozen_norm": True}, "frozen_norm must be False for mlp, got True"),
     ({"batch": 32}, "a batch of 32 has 8 classes, but only 7 are learned"),
@@ -136,10 +134,6 @@ def test_settings_that_cannot_work(where, changes, message, tmp_path, monkeypatc
   monkeypatch.setattr(training, "sweep", None)
   monkeypatch.setattr(training, "fit", None)
   entry = module(name)
-
-  def run():
-    config = dataclasses.replace(entry.PRESETS[preset], **changes)
-    entry.STUDY.run(config, tmp_path, preset)
-
+  config = entry.PRESETS[preset]
   with pytest.raises((ValueError, FileNotFoundError), match=message):
-    run()
+    entry.STUDY.run(dataclasses.replace(config, **changes), tmp_path, preset)

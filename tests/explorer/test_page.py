@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 import sys
-from typing import NamedTuple
+import types
 
 import numpy as np
 import pytest
@@ -20,18 +20,6 @@ from spherejax.explorer import _plane, _thumbnails
 HOSTILE = "<script>window.broken=1</script>"
 QUOTED = "\"'><img src=x onerror=window.broken=1>\n$$x$$ {{ 1 }} &lt;.png"
 K = 4
-
-
-class Page(NamedTuple):
-  path: object
-  names: list[str]
-  labels: np.ndarray
-  pictures: np.ndarray
-  weights: np.ndarray
-  attributes: np.ndarray
-  neighbours: np.ndarray
-  """[images, K], by NumPy."""
-  distances: np.ndarray
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +45,10 @@ def made(tmp_path_factory):
   np.fill_diagonal(apart, np.inf)
   order = np.argsort(apart, axis=1, kind="stable")[:, :K]
   distances = np.take_along_axis(apart, order, 1)
-  return Page(path, names, np.array(labels), *shown.values(), order, distances)
+  return types.SimpleNamespace(
+    path=path, names=names, labels=np.array(labels), pictures=pictures, weights=weights,
+    attributes=attributes, neighbours=order, distances=distances,
+  )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -86,25 +77,16 @@ def pixels(atlas, suffix):
 # ---------------------------------------------------------------- without a browser
 
 
-class Tags(html.parser.HTMLParser):
-  def __init__(self):
-    super().__init__()
-    self.found = []
-
-  def handle_starttag(self, tag, attrs):
-    self.found.append((tag, dict(attrs)))
-
-
 def test_the_page_refers_to_nothing_outside_and_forbids_it(text):
-  parser, policies = Tags(), []
+  tags, parser = [], html.parser.HTMLParser()
+  parser.handle_starttag = lambda tag, pairs: tags.append((tag, dict(pairs)))
   parser.feed(text)
-  for tag, attributes in parser.found:
+  for tag, attributes in tags:
     assert tag != "img"
     assert "src" not in attributes, tag
     assert attributes.get("href", "data:").startswith("data:")
-    if attributes.get("http-equiv") == "Content-Security-Policy":
-      policies.append(attributes["content"])
-  (policy,) = policies
+  kind = "Content-Security-Policy"
+  (policy,) = (x["content"] for _, x in tags if x.get("http-equiv") == kind)
   assert policy.startswith("default-src 'none'")
   assert "http" not in policy
 
@@ -133,13 +115,10 @@ def test_neighbours_and_predictions_are_those_of_numpy(content, made):
 
 
 def test_the_atlas_holds_every_picture(content, made):
-  sheet = pixels(content["atlas"], "png")
-  side, columns = content["atlas"]["size"], content["atlas"]["columns"]
-  assert side == 16
-  for row, picture in enumerate(made.pictures):
-    top, left = side * (row // columns), side * (row % columns)
-    cell = sheet[top : top + side, left : left + side]
-    np.testing.assert_array_equal(cell, picture[..., 0])
+  sheet, columns = pixels(content["atlas"], "png"), content["atlas"]["columns"]
+  assert content["atlas"]["size"] == 16
+  cells = sheet.reshape(-1, 16, columns, 16).swapaxes(1, 2).reshape(-1, 16, 16)
+  np.testing.assert_array_equal(cells[:60], made.pictures[..., 0])
 
 
 def test_weights_and_prototypes_are_those_given(content, made):
@@ -230,9 +209,8 @@ def test_photographs_are_compressed_each_for_itself(channels):
   thumbnails[::2] = 255
   sheet = pixels(_thumbnails.atlas(thumbnails), "jpeg")
   assert sheet.shape[:2] == (48, 72)
-  for row, (top, left) in enumerate([(0, 0), (0, 24), (0, 48), (24, 0), (24, 24)]):
-    cell = sheet[top : top + 24, left : left + 24].astype(int)
-    assert abs(cell - 255 * (row % 2 == 0)).max() <= 2
+  cells = sheet.reshape(2, 24, 3, 24, -1).swapaxes(1, 2).reshape(6, -1)[:5]
+  assert abs(cells.astype(int) - thumbnails.reshape(5, -1)).max() <= 2
 
 
 # ---------------------------------------------------------------- bad input
@@ -243,10 +221,8 @@ def test_photographs_are_compressed_each_for_itself(channels):
   [
     ({"embeddings": np.ones((1, 2), np.float32)}, "must be 2 to 65536, got 1"),
     ({"embeddings": np.ones((70_000, 2), np.float32)}, "2 to 65536, got 70000"),
-    (
-      {"embeddings": np.array([[1.0, np.nan], [0.0, 0.0], [1.0, 1.0]], np.float32)},
-      "embeddings must be finite, got 1 of 3 rows that are not, the first in row 0",
-    ),
+    ({"embeddings": np.float32([[1, np.nan], [0, 0], [1, 1]])},
+     "embeddings must be finite, got 1 of 3 rows that are not, the first in row 0"),
     ({"labels": ["a", "b"]}, "labels must be as many as the 3 embeddings, got 2"),
     ({"files": ["no.png", "b", "c"]}, "no.png"),
     ({"images": np.zeros((3, 4, 4, 2), np.uint8)}, r"uint8 \(4, 4, 2\) in row 0"),
@@ -255,7 +231,7 @@ def test_photographs_are_compressed_each_for_itself(channels):
     ({"weights": np.full((3, 2, 2), -1.0, np.float32)}, "at least 0, got -1"),
     ({"weights": np.ones((2, 2, 2), np.float32)}, "weights must be as many as the 3"),
   ],
-)
+)  # fmt: skip
 def test_what_cannot_be_shown_is_said(changed, message, tmp_path, unchecked):
   given = {"embeddings": np.eye(3, dtype=np.float32), "layout": "pca"} | changed
   with pytest.raises(ValueError, match=message):
@@ -274,8 +250,7 @@ def test_a_missing_library_is_named(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
-  chromium = shutil.which("chromium")
-  chromedriver = shutil.which("chromedriver")
+  chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
   if not chromium or not chromedriver:
     pytest.skip("no chromium with chromedriver (Debian: chromium chromium-driver)")
   from selenium import webdriver
@@ -285,9 +260,8 @@ def driver(tmp_path_factory):
   profile = tmp_path_factory.mktemp("profile")
   for flag in (
     "headless", "no-sandbox", "disable-gpu", "disable-3d-apis", "disable-quic",
-    "no-first-run",
-    "disable-background-networking", "disable-component-update", "disable-sync",
-    "window-size=1280,900", f"user-data-dir={profile}",
+    "no-first-run", "disable-background-networking", "disable-component-update",
+    "disable-sync", "window-size=1280,900", f"user-data-dir={profile}",
   ):  # fmt: skip
     options.add_argument(f"--{flag}")
   options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
@@ -527,13 +501,11 @@ def test_what_is_shown_is_saved_as_a_table(page, made):
 
 def test_near_duplicates_are_listed(page, content, made):
   close = made.distances <= 0.1 * np.median(made.distances[:, 0])
-  group = np.arange(60)
-  for _ in range(60):  # until linked images share the least number
-    for row, place in zip(*np.nonzero(close), strict=True):
-      other = made.neighbours[row, place]
-      group[[row, other]] = min(group[row], group[other])
-  expected = [np.flatnonzero(group == number).tolist() for number in range(60)]
-  assert content["duplicates"] == [rows for rows in expected if len(rows) > 1]
+  linked = np.eye(60, dtype=bool)
+  np.put_along_axis(linked, made.neighbours, close, axis=1)
+  linked = np.linalg.matrix_power(linked | linked.T, 59)
+  groups = sorted({tuple(np.flatnonzero(row).tolist()) for row in linked})
+  assert content["duplicates"] == [[*rows] for rows in groups if len(rows) > 1]
   assert [3, 58, 59] in content["duplicates"]
   page.press("#duplicates")
   rows = "Array.from(e.children, (image) => Number(image.dataset.row))"

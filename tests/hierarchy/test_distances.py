@@ -1,12 +1,14 @@
-"""Distances of classes against ways walked node by node."""
+"""Distances of classes against ways from node to node, and trees of distances."""
 
-import itertools
+import functools
+from itertools import combinations
 
 import numpy as np
 import pytest
 
 from experiments.published import tree_paths
 from spherejax import hierarchy
+from tests import refusals
 
 
 def random_tree(seed, nodes=14):
@@ -18,31 +20,21 @@ def random_tree(seed, nodes=14):
   return hierarchy.from_parents(parents, classes=list(rng.permutation(chosen)))
 
 
-def way_up(tree, node):
-  path = [int(node)]
-  while tree.parents[path[-1]] >= 0:
-    path.append(int(tree.parents[path[-1]]))
-  return path
-
-
-def meetings(tree):
-  """Yields two classes, the node where they meet and the nodes below it on the way."""
-  ways = [way_up(tree, node) for node in tree.classes]
-  for i, j in itertools.permutations(range(len(ways)), 2):
-    meeting = next(v for v in ways[i] if v in ways[j])
-    below = [v for way in (ways[i], ways[j]) for v in way[: way.index(meeting)]]
-    yield (i, j), meeting, below
+def ways(tree):
+  """Nodes at or above each node, depths, where classes meet, and the ways there."""
+  above = np.eye(len(tree.names), dtype=bool)
+  for node, parent in enumerate(tree.parents[1:], start=1):
+    above[node] |= above[parent]
+  of_class, depths = above[tree.classes], above.sum(1)
+  meeting = ((of_class[:, None] & of_class) * depths).argmax(2)
+  return above, depths, meeting, of_class[:, None] ^ of_class
 
 
 def walked(tree):
   """Edges, lengths and the height of the meeting node of every two classes."""
-  all_ways = [way_up(tree, node) for node in range(len(tree.names))]
-  edges, lengths, heights = np.zeros((3, len(tree.classes), len(tree.classes)))
-  for pair, meeting, below in meetings(tree):
-    edges[pair] = len(below)
-    lengths[pair] = sum(tree.lengths[v] for v in below)
-    heights[pair] = max(way.index(meeting) for way in all_ways if meeting in way)
-  return edges, lengths, heights
+  above, depths, meeting, way = ways(tree)
+  heights = np.where(above, depths[:, None] - depths, 0).max(0)
+  return way.sum(2), way @ tree.lengths, heights[meeting] * way.any(2)
 
 
 def test_distances_of_random_trees():
@@ -65,14 +57,11 @@ def broken_triples(h):
 
 def by_shortest_heights(tree):
   """Heights of nodes over their nearest leaf, and of the nodes where classes meet."""
-  shortest = {}
-  for leaf in set(range(len(tree.names))) - set(tree.parents):
-    for height, node in enumerate(way_up(tree, leaf)):
-      shortest[node] = min(height, shortest.get(node, height))
-  h = np.zeros((len(tree.classes), len(tree.classes)))
-  for pair, meeting, _ in meetings(tree):
-    h[pair] = shortest[meeting]
-  return shortest, h
+  above, depths, meeting, way = ways(tree)
+  leaves = np.setdiff1d(np.arange(len(above)), tree.parents)
+  rise = depths[leaves, None] - depths
+  shortest = np.where(above[leaves], rise, len(above)).min(0)
+  return shortest, shortest[meeting] * way.any(2)
 
 
 def test_shortest_heights_would_break_the_inequality():
@@ -86,9 +75,9 @@ def test_shortest_heights_lift_nodes_above_the_root():
   tree = hierarchy.from_paths(tree_paths("MICRO_L"))
   shortest, h = by_shortest_heights(tree)
   root = int(np.flatnonzero(tree.parents < 0)[0])
-  assert shortest[root] < max(shortest.values())
+  assert shortest[root] < shortest.max()
   assert hierarchy.heights(tree)[root] == hierarchy.heights(tree).max()
-  assert np.linalg.eigvalsh(1 - h / max(shortest.values())).min() < -1
+  assert np.linalg.eigvalsh(1 - h / shortest.max()).min() < -1
 
 
 def test_chords_are_a_metric_for_any_metric():
@@ -135,9 +124,8 @@ def test_confusion():
   counts = np.array([[8, 2, 0], [1, 1, 0], [0, 0, 0]])
   rows = np.array([[0.8, 0.2, 0], [0.5, 0.5, 0], [1 / 3] * 3])
   expected = np.abs(rows[:, None] - rows).sum(2)
-  np.testing.assert_allclose(
-    hierarchy.confusion_distances(counts), expected, rtol=1e-14
-  )
+  found = hierarchy.confusion_distances(counts)
+  np.testing.assert_allclose(found, expected, rtol=1e-14)
 
 
 def test_one_class():
@@ -146,3 +134,152 @@ def test_one_class():
     np.testing.assert_array_equal(getattr(hierarchy, f"{kind}_distances")(tree), [[0]])
   for infer in (hierarchy.neighbor_joining, hierarchy.upgma):
     assert infer(np.zeros((1, 1))).class_names == ("0",)
+
+
+def random_binary_tree(seed, leaves=9):
+  """Joins random pairs of nodes until three are left, with positive lengths."""
+  rng = np.random.default_rng(seed)
+  parents, free = [-1] * leaves, list(range(leaves))
+  while len(free) > 1:
+    count = 3 if len(free) == 3 else 2
+    for _ in range(count):
+      parents[free.pop(int(rng.integers(len(free))))] = len(parents)
+    free.append(len(parents))
+    parents.append(-1)
+  tree = hierarchy.from_parents(parents)
+  return tree._replace(lengths=np.append(0, rng.uniform(0.1, 1, len(parents) - 1)))
+
+
+def test_neighbour_joining_gives_random_trees_back():
+  for seed in range(30):
+    tree = random_binary_tree(seed)
+    distances = hierarchy.additive_distances(tree)
+    joined = hierarchy.neighbor_joining(distances)
+    again = hierarchy.additive_distances(joined)
+    np.testing.assert_allclose(again, distances, rtol=0, atol=1e-13)
+    assert hierarchy.splits(joined) == hierarchy.splits(tree)
+    assert len(hierarchy.splits(tree)) == 9 - 3
+    assert joined.class_names == tree.class_names
+
+
+def joined_by_sums(d):
+  """Two classes and the lengths of their edges, by the sums of Saitou and Nei."""
+  m = len(d)
+
+  def total(pair):
+    """Length of the tree in which these two alone are joined."""
+    # In the columns of the others, distances between these count twice.
+    return d[pair] / 2 + np.delete(d, pair, axis=1).sum() / (2 * (m - 2))
+
+  pair = min(combinations(range(m), 2), key=total)
+  to_others = np.delete(d, pair, axis=1)[list(pair)].sum(1)
+  step = (to_others[0] - to_others[1]) / (m - 2)
+  return *pair, (d[pair] + step) / 2, (d[pair] - step) / 2
+
+
+def test_first_join_of_distances_that_are_no_tree():
+  least = []
+  for seed in range(10):
+    x = np.random.default_rng(seed).uniform(size=(7, 7))
+    d = np.where(np.eye(7, dtype=bool), 0, x + x.T)
+    tree = hierarchy.neighbor_joining(d)
+    i, j, first, second = joined_by_sums(d)
+    nodes = tree.classes[[i, j]]
+    assert tree.parents[nodes[0]] == tree.parents[nodes[1]]
+    np.testing.assert_allclose(tree.lengths[nodes], [first, second], rtol=1e-10)
+    least.append(tree.lengths.min())
+  assert min(least) < 0
+
+
+@pytest.mark.parametrize(
+  ("name", "count"),
+  [("CIFAR_100", 29), ("MICRO_S", 32), ("MICRO_L", 33), ("MESO_Z", 20)],
+)
+def test_trees_of_the_article(name, count):
+  tree = hierarchy.from_paths(tree_paths(name))
+  distances = hierarchy.path_distances(tree)
+  names = [f"c{i}" for i in range(len(tree.classes))]
+  joined = hierarchy.neighbor_joining(distances, names=names)
+  again = hierarchy.additive_distances(joined)
+  np.testing.assert_allclose(again, distances, rtol=0, atol=1e-10)
+  given = hierarchy.splits(tree)
+  assert len(given) == count
+  assert hierarchy.splits(joined, tol=1e-9) == given
+  inner = len(tree.classes) - 3
+  full = hierarchy.splits(joined)
+  assert len(full) == inner
+  assert hierarchy.split_recall(full, given) == 1
+  distance = hierarchy.robinson_foulds(full, given, normalize=True)
+  np.testing.assert_allclose(distance, (inner - count) / (inner + count))
+  if name == "CIFAR_100":
+    np.testing.assert_allclose(distance, 0.540, atol=5e-4)
+  error = np.abs(hierarchy.additive_distances(hierarchy.upgma(distances)) - distances)
+  assert (error.max() < 1e-9) == (name == "CIFAR_100")  # the ultrametric one
+  if name == "MESO_Z":
+    np.testing.assert_allclose(error.max(), 2.6, atol=0.05)
+
+
+def linked_by_loops(distances):
+  """Heights at which two classes are in one group, by average linkage."""
+  groups, heights = [(i,) for i in range(len(distances))], np.zeros_like(distances)
+  while len(groups) > 1:
+    means = {pair: distances[np.ix_(*pair)].mean() for pair in combinations(groups, 2)}
+    a, b = min(means, key=means.get)
+    heights[np.ix_(a, b)] = means[a, b]
+    groups = [group for group in groups if group not in (a, b)] + [a + b]
+  return heights + heights.T
+
+
+def test_average_linkage():
+  x = np.random.default_rng(1).normal(size=(8, 3))
+  d = np.linalg.norm(x[:, None] - x[None], axis=2)
+  tree = hierarchy.upgma(d, names=list("abcdefgh"))
+  assert tree.class_names == tuple("abcdefgh")
+  linked = hierarchy.additive_distances(tree)
+  np.testing.assert_allclose(linked, linked_by_loops(d), rtol=1e-12, atol=1e-12)
+
+
+def test_robinson_foulds_is_a_metric():
+  sets = [hierarchy.splits(random_binary_tree(seed, 7)) for seed in range(6)]
+  rf = np.array([[hierarchy.robinson_foulds(a, b) for b in sets] for a in sets])
+  assert (np.diagonal(rf) == 0).all()
+  assert (rf == rf.T).all()
+  assert (rf[:, None] <= rf[:, :, None] + rf[None]).all()
+  assert rf.max() > 4
+
+
+def test_small_and_flat_trees():
+  two = hierarchy.neighbor_joining(np.array([[0.0, 3.0], [3.0, 0.0]]))
+  np.testing.assert_allclose(hierarchy.additive_distances(two), [[0, 3], [3, 0]])
+  flat = hierarchy.from_mapping({"a": None, "b": None, "c": None, "d": None})
+  assert hierarchy.splits(flat) == frozenset()
+  assert np.isnan(hierarchy.split_recall(frozenset(), frozenset()))
+  assert np.isnan(hierarchy.robinson_foulds(frozenset(), frozenset(), normalize=True))
+  joined = hierarchy.neighbor_joining(hierarchy.path_distances(flat))
+  assert hierarchy.splits(joined, tol=1e-9) == frozenset()
+  # An edge parts the classes wherever the root is.
+  rooted = hierarchy.from_newick("((a,b),((c,d),e));")
+  assert hierarchy.splits(rooted) == {frozenset({2, 3, 4}), frozenset({2, 3})}
+
+
+def test_short_edges_are_contracted_wherever_the_root_is():
+  for text in (
+    "((a:1,b:1):0.6,(c:1,d:1):0.6);",
+    "((a:1,b:1):1.2,c:1,d:1);",
+    "(((a:1,b:1):0.6):0.6,c:1,d:1);",
+  ):
+    tree = hierarchy.from_newick(text)
+    for tol in (1.0, None):
+      assert hierarchy.splits(tree, tol=tol) == {frozenset({2, 3})}
+    assert hierarchy.splits(tree, tol=1.2) == set()
+
+
+def test_a_tolerance_is_a_number(unchecked):
+  tree = hierarchy.from_newick("((a:1,b:1):1.2,c:1,d:1);")
+  for tol, message in (
+    (np.nan, "tol must be in .*, got nan"),
+    (np.inf, "tol must be in .*, got inf"),
+    ("x", "TypeError: tol must be a number, got 'x'"),
+    (np.array([0.1, 0.2]), "TypeError: tol must be a static number, got array"),
+  ):
+    refusals.check(functools.partial(hierarchy.splits, tree, tol=tol), message)

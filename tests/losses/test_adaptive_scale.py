@@ -16,10 +16,7 @@ curvature = jax.jit(_adaptive_scale._curvature, static_argnums=3)
 update = jax.jit(losses.dynamic_scale_update, static_argnames="geometry")
 
 
-def test_fixed_scale_gives_one_half_at_a_quarter_turn(x64):
-  cosines = np.array([[math.cos(math.pi / 4), *[0.0] * 19]])
-  loss = losses.normface(cosines, np.array([0]), scale=losses.adacos_scale(20))
-  np.testing.assert_allclose(loss, [math.log(2)], rtol=1e-12)
+def test_fixed_scale_of_few_classes():
   assert losses.adacos_scale(2, least=0.5) == losses.adacos_scale(1, least=0.5) == 0.5
   with pytest.raises(ValueError, match="num_classes must be at least 3, got 2"):
     losses.adacos_scale(2)

@@ -45,20 +45,12 @@ def test_small_distances_keep_their_digits_in_float32():
     np.testing.assert_allclose(slope, right, rtol=1e-5)
 
 
-def test_scale_and_translation(x64):
-  """Moving all points together changes nothing; multiplying only SD-softmax."""
-
-  @functools.partial(with_slopes, argnums=(0, 1))
-  def step(z, points, scale):
-    return ratio(squares(scale * z, scale * points), LABELS, exponent=3.0).sum()
-
-  value, (by_z, by_points) = step(Z, POINTS, 1.0)
-  for scale in (1e-6, 1e6):
-    np.testing.assert_allclose(step(Z, POINTS, scale)[0], value, rtol=1e-12)
-  along = (by_z * Z).sum() + (by_points * POINTS).sum()
-  np.testing.assert_allclose(along, 0, atol=1e-13)
-  np.testing.assert_allclose(by_z.sum(0) + by_points.sum(0), np.zeros(3), atol=1e-13)
-  sd = [losses.squared_distance_softmax(s * squares(Z, POINTS), LABELS) for s in (1, 4)]
+def test_only_the_ratio_is_free_of_the_scale(x64):
+  d2 = squares(Z, POINTS)
+  for scale in (1e-12, 1e12):
+    values = ratio(scale * d2, LABELS, exponent=3.0)
+    np.testing.assert_allclose(values, ratio(d2, LABELS, exponent=3.0), rtol=1e-12)
+  sd = [losses.squared_distance_softmax(s * d2, LABELS) for s in (1, 4)]
   assert np.abs(sd[0] - sd[1]).max() > 0.1
 
 
@@ -93,19 +85,6 @@ def test_extreme_exponents_and_distances_in_float32():
   np.testing.assert_allclose(uniform, np.full(4, 0.2), rtol=0.01)
   tied = ratio(np.float32([[1, 1, 1.1]]), np.array([1]), exponent=1e3)
   np.testing.assert_allclose(tied, math.log(2), 1e-5)
-
-
-def test_strength_near_right_and_wrong_points(x64):
-  """|gradient| r^(1 - rho) tends to a constant, |gradient| r to rho."""
-  step = with_slopes(lambda z, y, rho: ratio(squares(z, POINTS), y, exponent=rho))
-  z = (POINTS[1] + 1e-6 * np.array([0.6, 0.0, 0.8]))[None]
-  gaps = np.linalg.norm(POINTS - POINTS[1], axis=1)[[0, 2, 3, 4]]
-  for rho in (0.5, 1.0, 2.0):
-    right, wrong = (np.linalg.norm(step(z, np.array([y]), rho)[1]) for y in (1, 3))
-    # terms of relative size r and r^rho are left out
-    expected = rho * (gaps**-rho).sum()
-    np.testing.assert_allclose(right * 1e-6 ** (1 - rho), expected, rtol=1e-2)
-    np.testing.assert_allclose(wrong * 1e-6, rho, rtol=1e-2)
 
 
 def test_distance_softmax_is_least_at_the_representative(x64):

@@ -25,14 +25,9 @@ for path in sorted(FOLDER.glob("[a-z]*.py")):
 
 # Exports that are no losses have tests of their own.
 NO_LOSSES = {
-  "conditional_log_probabilities",
-  "memory_init",
-  "memory_references",
-  "memory_update",
-  "pair_counts",
-  "ridge_attribute_embeddings",
-  "split_by_class",
-}
+  "conditional_log_probabilities", "memory_init", "memory_references", "memory_update",
+  "pair_counts", "ridge_attribute_embeddings", "split_by_class",
+}  # fmt: skip
 # Variances and correlations of single dimensions.
 BY_DIMENSION = {"barlow_twins", "signal_to_noise_contrastive", "vicreg"}
 KEEP = np.array([True, True, False, True, True, False, True, True, False, True])
@@ -350,7 +345,7 @@ def spread(
   """
   arguments = run.arguments(run.batches["mixed"], dtype, KEEP)
   rows, labels, params, keep, weights = arguments
-  expected = run.jitted(
+  right, (right_rows, right_params) = run.jitted(
     *jax.tree.map(lambda x: x.astype(float) if x.dtype == dtype else x, arguments)
   )
   rtol = 1e-12 if dtype == np.float64 else 1e-5
@@ -381,12 +376,10 @@ def spread(
     x = np.asarray(x)
     return (x if checked else x.reshape(-1, *x.shape[2:]))[: len(KEEP)]
 
-  expected_values, (expected_rows, expected_params) = expected
-  joint = jax.tree.map(joined, (values, by_rows))
-  _close(joint, (expected_values, expected_rows), rtol, True)
+  _close(jax.tree.map(joined, (values, by_rows)), (right, right_rows), rtol, True)
   for k in range(1 if checked else number):
     of_device = by_params if checked else jax.tree.map(lambda x, k=k: x[k], by_params)
-    _close(of_device, expected_params, rtol, True)
+    _close(of_device, right_params, rtol, True)
 
 
 def float32(run: Runner):

@@ -1,7 +1,6 @@
-"""Miners against loops over the rows; draws against their probabilities."""
+"""Miners against their rules in NumPy; draws against their probabilities."""
 
 import functools
-import math
 
 import jax
 import jax.numpy as jnp
@@ -25,65 +24,52 @@ X = draw_embeddings(1, 12, 4)
 LABELS = np.array([0, 3, 0, 1, 0, 1, 5, 0, 1, 3, 0, 3], np.int32)
 
 
-def multi_similarity(d, near, far, epsilon=0.3):
-  return (
-    [p for p in near if far and d[p] + epsilon > min(d[q] for q in far)],
-    [q for q in far if near and d[q] - epsilon < max(d[p] for p in near)],
-  )
+def multi_similarity(d, near, far, epsilon):
+  closest = np.where(far, d, np.inf).min(1, keepdims=True)
+  farthest = np.where(near, d, -np.inf).max(1, keepdims=True)
+  return near & (d + epsilon > closest), far & (d - epsilon < farthest)
 
 
 def triplets(d, near, far, margin, kind):
+  gaps = d[:, None] - d[..., None]  # [anchors, positives, negatives]
   rules = {
-    "all": lambda gap: gap <= margin,
-    "hard": lambda gap: gap <= min(margin, 0),
-    "semihard": lambda gap: 0 < gap <= margin,
-    "easy": lambda gap: gap > margin,
+    "all": gaps <= margin,
+    "hard": gaps <= min(margin, 0),
+    "semihard": (gaps > 0) & (gaps <= margin),
+    "easy": gaps > margin,
   }
-  chosen = [(p, q) for p in near for q in far if rules[kind](d[q] - d[p])]
-  return [p for p, _ in chosen], [q for _, q in chosen]
+  chosen = near[..., None] & far[:, None] & rules[kind]
+  return chosen.sum(2), chosen.sum(1)
 
 
 def easy_hard(d, near, far, positive, negative):
   def some(among, strategy, hardest):
     """All, or the lowest index of the largest (1) or smallest (-1)."""
-    if strategy == "all" or not among:
-      return among
     sign = -hardest if strategy == "easy" else hardest
-    return [max(among, key=lambda j: (sign * d[j], -j))]
+    chosen = np.where(among, sign * d, -np.inf).argmax(1)
+    return among & ((strategy == "all") | (np.arange(12) == chosen[:, None]))
 
   if positive == "semihard":
     far = some(far, negative, -1)
-    near = some([p for p in near if far and d[p] < d[far[0]]], positive, 1)
-  elif negative == "semihard":
-    near = some(near, positive, 1)
-    far = some([q for q in far if near and d[q] > d[near[0]]], negative, -1)
-  else:
-    near, far = some(near, positive, 1), some(far, negative, -1)
-  if "all" not in (positive, negative) and not (near and far):
-    return [], []
-  return near, far
+    near = near & (d < np.where(far, d, -np.inf).max(1, keepdims=True))
+  near = some(near, positive, 1)
+  if negative == "semihard":
+    far = far & (d > np.where(near, d, np.inf).min(1, keepdims=True))
+  far = some(far, negative, -1)
+  both = near.any(1, keepdims=True) & far.any(1, keepdims=True)
+  both = both | ("all" in (positive, negative))
+  return near & both, far & both
 
 
 def hardest_fraction(d, near, far, fraction):
   def hardest(among, sign):
-    order = sorted(among, key=lambda j: (sign * d[j], j))
-    return order[: math.ceil(fraction * len(among))]
+    order = np.argsort(np.where(among, sign * d, np.inf), axis=1, kind="stable")
+    return among & (np.argsort(order) < np.ceil(fraction * among.sum(1))[:, None])
 
   return hardest(near, -1), hardest(far, 1)
 
 
-def counts(rule, matrix):
-  """[rows, columns] twice: how often the rule lists each column."""
-  result = np.zeros((2, *matrix.shape))
-  for i, row in enumerate(matrix):
-    near, far = np.flatnonzero(POSITIVES[i]), np.flatnonzero(NEGATIVES[i])
-    for side, columns in enumerate(rule(row, list(near), list(far))):
-      for column in columns:
-        result[side, i, column] += 1
-  return result
-
-
-def by_loops(miner, rule, **settings):
+def by_rule(miner, rule, **settings):
   return tuple(functools.partial(f, **settings) for f in (miner, rule))
 
 
@@ -94,25 +80,25 @@ STRATEGIES = (
 BATCH_HARD = functools.partial(easy_hard, positive="hard", negative="hard")
 KINDS = ("all", "hard", "semihard", "easy")
 MINERS = [
-  by_loops(losses.mine_multi_similarity, multi_similarity, epsilon=0.3),
+  by_rule(losses.mine_multi_similarity, multi_similarity, epsilon=0.3),
   *(
-    by_loops(losses.mine_triplet_margin, triplets, margin=margin, kind=kind)
+    by_rule(losses.mine_triplet_margin, triplets, margin=margin, kind=kind)
     for margin in (0.5, -0.25)
     for kind in KINDS
   ),
   *(
-    by_loops(losses.mine_batch_easy_hard, easy_hard, positive=p, negative=n)
+    by_rule(losses.mine_batch_easy_hard, easy_hard, positive=p, negative=n)
     for p, n in STRATEGIES
   ),
   (losses.mine_batch_hard, BATCH_HARD),
   *(
-    by_loops(losses.mine_hardest_fraction, hardest_fraction, fraction=share)
+    by_rule(losses.mine_hardest_fraction, hardest_fraction, fraction=share)
     for share in (0, 0.3, 0.5, 1)
   ),
 ]
 
 
-def test_miners_equal_the_loops_for_distances_and_similarities():
+def test_miners_follow_their_rules_for_distances_and_similarities():
   @functools.partial(jax.jit, static_argnames="of")
   def mine(matrix, of):
     return [miner(matrix, POSITIVES, NEGATIVES, of=of) for miner, _ in MINERS]
@@ -120,16 +106,8 @@ def test_miners_equal_the_loops_for_distances_and_similarities():
   for sign, of in ((1, "distance"), (-1, "similarity")):
     results = mine(np.float32(sign * MATRIX), of)
     for (miner, rule), pairs in zip(MINERS, results, strict=True):
-      np.testing.assert_array_equal(pairs, counts(rule, MATRIX), str(miner))
-
-
-@pytest.mark.parametrize(("options", "sign"), [({}, 1), ({"of": "similarity"}, -1)])
-def test_pair_margin_turns_with_the_measure(options, sign):
-  pairs = losses.mine_pair_margin(
-    MATRIX, POSITIVES, NEGATIVES, positive_margin=0.75, negative_margin=1.25, **options
-  )
-  near, far = sign * MATRIX > sign * 0.75, sign * MATRIX < sign * 1.25
-  np.testing.assert_array_equal(pairs, (POSITIVES & near, NEGATIVES & far))
+      right = rule(MATRIX, POSITIVES, NEGATIVES)
+      np.testing.assert_array_equal(pairs, right, str(miner))
 
 
 def test_weights_stay_and_multiply():
@@ -173,15 +151,12 @@ def test_angular_pairs_equal_the_loops(x64):
   labels = np.array([0, 0, 0, 1, 1, 2, 2, 3])
   same = (labels[:, None] == labels) & ~np.eye(8, dtype=bool)
   other = labels[:, None] != labels
-  right = np.zeros((2, 8, 8))
-  for a, p, n in np.ndindex(8, 8, 8):
-    if same[a, p] and other[a, n]:
-      centre = np.linalg.norm(x[n] - (x[a] + x[p]) / 2)
-      if math.atan(np.linalg.norm(x[a] - x[p]) / (2 * centre)) > 0.6:
-        right[0, a, p] += 1
-        right[1, a, n] += 1
-  assert 0 < right[0].sum() < (same.sum(1) * other.sum(1)).sum()
   square = ((x[:, None] - x) ** 2).sum(-1)
+  to_middle = np.linalg.norm(x - (x[:, None] + x)[:, :, None] / 2, axis=-1)
+  wide = np.arctan2(np.sqrt(square)[..., None], 2 * to_middle) > 0.6
+  wide &= same[..., None] & other[:, None]  # [anchors, positives, negatives]
+  right = wide.sum(2), wide.sum(1)
+  assert 0 < wide.sum() < (same.sum(1) * other.sum(1)).sum()
   for matrix, of in (
     (square, "squared_distance"), (square**0.5, "distance"), (x @ x.T, "similarity")
   ):  # fmt: skip

@@ -1,4 +1,4 @@
-"""Pair losses: references, miners, weights, limits and edges."""
+"""Losses of pairs and of lists: references, miners, weights, limits and edges."""
 
 import functools
 import math
@@ -10,7 +10,7 @@ import pytest
 
 from spherejax import distances, losses
 from tests.losses.cases._frame import LABELS
-from tests.losses.cases._parts import distance, matrix_of
+from tests.losses.cases._parts import distance, matrix_of, project
 from tests.losses.slopes import values_of, with_slopes
 
 # What the matrix of each loss holds.
@@ -107,13 +107,9 @@ def test_copies_may_be_numbered_by_a_narrow_type():
 
 KINKS = [
   ("cosine_contrastive", [1.0, 0.5, 0.5, 0.25], {"margin": 0.5}, [0, -1, 0, 0]),
-  (
-    "contrastive",
-    [0.5, 1.0, 1.5, 2.0],
-    {"positive_margin": 0.5, "negative_margin": 1.5},
-    [0, 1, 0, 0],
-  ),
-]
+  ("contrastive", [0.5, 1.0, 1.5, 2.0],
+   {"positive_margin": 0.5, "negative_margin": 1.5}, [0, 1, 0, 0]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "row", "numbers", "right"), KINKS)
@@ -233,3 +229,86 @@ def test_dynamic_soft_margin_ranks_by_its_running_histogram(x64):
   )
   _, shared = spread(d.reshape(2, 2, 2))
   np.testing.assert_allclose(shared, [form(d, same, ~same, first, momentum=0.4)[1]] * 2)
+
+
+# --- each positive against a list ---
+
+
+def above(similarities, columns):
+  """[rows, entries]: how many of the columns are more similar than each entry."""
+  return (columns[:, None] & (similarities[:, None] > similarities[..., None])).sum(2)
+
+
+def mean(values, positives):
+  return (positives * values).sum(1) / np.maximum(positives.sum(1), 1)
+
+
+def average_precision(similarities, positives, negatives):
+  """One minus the average precision of each row, by counting; no ties."""
+  near, far = (above(similarities, mask) for mask in (positives, negatives))
+  return mean(far / (1 + near + far), positives)
+
+
+def test_fast_and_smooth_ap_tend_to_average_precision(x64):
+  """Of rows whose entries are 31 different squared distances in steps of 0.125."""
+  generator = np.random.default_rng(4)
+  matrix = np.stack([generator.permutation(31) for _ in range(6)]) * 0.125
+  role = generator.integers(0, 3, (6, 31))
+  role[4] = 1  # no positive
+  role[5] = 0  # no negative
+  masks = role == 0, role == 1
+  right = average_precision(-matrix, *masks)
+  fast = jax.jit(functools.partial(losses.fast_ap_from_distance, bins=32))
+  np.testing.assert_allclose(fast(matrix, *masks), right, rtol=1e-12)
+  gradient = jax.grad(lambda d: fast(d, *masks).sum())(matrix)
+  np.testing.assert_array_equal(gradient, np.zeros(matrix.shape))  # 0 at every node
+  smooth = jax.jit(losses.smooth_ap_from_similarity)
+  values = smooth(-matrix, *masks, temperature=1e-3)
+  np.testing.assert_allclose(values, right, atol=1e-15)
+  assert right[4] == right[5] == 0
+  warm = smooth(-matrix, *masks, temperature=1.0)
+  assert (warm >= 0).all()
+  assert (warm < 1).all()
+  # With exponent 1, one negative in the list, PNP "Dq" differs only by its own ranks.
+  counts = losses.pnp_from_similarity(-matrix, *masks, temperature=1e-3)
+  before = mean(above(-matrix, masks[1]), masks[0])
+  np.testing.assert_allclose(counts, before, atol=1e-12)
+
+
+def test_angular_against_references_takes_partners_there(x64):
+  generator = np.random.default_rng(3)
+  x, memory = generator.normal(size=(4, 3)), generator.normal(size=(7, 3))
+  labels, classes = np.array([0, 1, 0, 4]), np.array([0, 0, 1, 2, 2, 0, 1])
+  references = losses.References(memory, classes)
+  x, z, right = project(x), project(memory), np.zeros((2, 4))
+  for i in range(4):
+    for p in np.flatnonzero(classes == labels[i]):
+      terms = 4 * z[classes != labels[i]] @ (x[i] + z[p]) - 4 * x[i] @ z[p]
+      right[:, i] += np.log(1 + np.exp(terms).sum()), np.maximum(terms - 4, 0).sum()
+
+  @jax.jit
+  def both(x):
+    call = functools.partial(losses.angular, references=references, block_size=3)
+    return call(x, labels), call(x, labels, form="hinge")
+
+  assert right.all(axis=0).sum() > 1
+  np.testing.assert_allclose(both(x), right, rtol=1e-12)
+
+
+def test_histogram_of_separated_and_of_mixed_pairs(x64):
+  same = np.array([[True, True, False, False]])
+  loss = functools.partial(losses.histogram_from_similarity, bins=4)
+  assert loss(np.array([[1.0, 0.5, 0.0, -1.0]]), same, ~same) == 0
+  assert loss(np.array([[-1.0, -0.5, 0.5, 1.0]]), same, ~same) == 1
+  # Equal histograms: half of the pairs before, and those on the same node.
+  np.testing.assert_allclose(loss(np.array([[0.0, 0.5, 0.0, 0.5]]), same, ~same), 0.75)
+
+
+def test_ranked_list_at_temperature_0_is_a_mean(x64):
+  d = np.array([[1.0, 1.4, 0.2, 0.9, 1.1]])
+  same = np.array([[True, True, True, False, False]])
+  loss = functools.partial(losses.ranked_list_from_distance, d, same, ~same)
+  values = loss(negative_temperature=0.0, balance=0.25)
+  np.testing.assert_allclose(values, 0.75 * 0.4 + 0.25 * 0.2)
+  hot = loss(negative_temperature=1e3, balance=1.0)
+  np.testing.assert_allclose(hot, 0.3)  # the nearest negative alone

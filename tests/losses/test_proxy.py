@@ -24,20 +24,6 @@ nca_plus_plus = jax.jit(
 )
 
 
-# --- Proxy Anchor ---
-
-
-@pytest.mark.parametrize("labels", [LABELS, np.full(10, 3)])
-def test_proxy_anchor_mean_is_the_papers_scalar(labels, mixed, proxies, x64):
-  x, _ = mixed
-  s, is_class = unit(x) @ unit(proxies).T, labels[:, None] == np.arange(11)
-  pull = np.where(is_class, np.exp(-6 * (s - 0.2)), 0).sum(axis=0)
-  push = np.where(is_class, 0, np.exp(6 * (s + 0.2))).sum(axis=0)
-  total = np.log1p(pull).sum() / len({*labels}) + np.log1p(push).mean()
-  values = losses.proxy_anchor(x, labels, proxies, scale=6.0, margin=0.2)
-  np.testing.assert_allclose(values.mean(), total, rtol=1e-12)
-
-
 def test_traced_labels_outside(mixed, proxies, x64):
   """Masked rows; for Proxy Anchor, negatives of every proxy."""
   x, labels = mixed
@@ -52,9 +38,6 @@ def test_traced_labels_outside(mixed, proxies, x64):
   push = np.where(far, np.exp(32 * (unit(x) @ unit(proxies).T + 0.1)), 0).sum(axis=0)
   shares = np.log1p(push) / 11 / far.sum(axis=0)
   np.testing.assert_allclose(values[~keep], 10 * shares.sum(), rtol=1e-10)
-
-
-# --- ProxyNCA ---
 
 
 def test_proxy_nca_leaves_the_own_class_out(mixed, proxies, x64):
@@ -91,19 +74,6 @@ def test_low_temperatures_in_float32():
   np.testing.assert_allclose(values, [256 * 1.1], rtol=1e-6)
 
 
-# --- several proxies a class ---
-
-
-def test_coincident_proxies_are_one_for_averages_over_pairs(mixed, proxies, x64):
-  single, triple = (
-    losses.References(np.repeat(proxies, n, axis=0), np.repeat(np.arange(11), n))
-    for n in (1, 3)
-  )
-  values = losses.contrastive(*mixed, references=triple)
-  expected = losses.contrastive(*mixed, references=single)
-  np.testing.assert_allclose(values, expected, rtol=1e-12)
-
-
 def test_the_first_of_equal_largest_similarities_has_the_derivative():
   tied = jax.grad(lambda s: losses.multi_proxy(s, reduction="max").sum())(
     jnp.ones((1, 2, 3))
@@ -135,8 +105,6 @@ def test_soft_triple_of_equal_centres_has_no_force_between_them(mixed, proxies):
   gained = step(5.0, opposite)[0] - step(0.0, opposite)[0]
   np.testing.assert_allclose(gained, 10 * 5.0 * 2 / 2, rtol=1e-5)
 
-
-# --- blocks of rows ---
 
 # Losses of one proxy a class or of several.
 SEVERAL = ("proxy_anchor", "proxy_nca", "proxy_nca_plus_plus", "soft_triple")

@@ -13,24 +13,18 @@ from tests.losses.slopes import with_slopes
 KINDS = ["all", "violating", "hard", "semihard"]
 
 
-def sums(d, positives, negatives, margin, mining, weights=None):
+def sums(d, positives, negatives, margin, mining, weights=1.0):
   """Values and slopes of the sum of hinges of each row, and counts of triplets."""
-  values, slopes = np.zeros(len(d)), np.zeros(d.shape)
-  active = mined = 0.0
-  for a, p, q in np.argwhere(positives[:, :, None] & negatives[:, None]):
-    gap = d[a, q] - d[a, p]
-    if mining != "all" and gap > margin:
-      continue
-    if mining in ("hard", "semihard") and (gap <= 0) != (mining == "hard"):
-      continue
-    weight = 1.0 if weights is None else weights[a, p] * weights[a, q]
-    mined += weight
-    if gap < margin:
-      active += weight
-      values[a] += weight * (margin - gap)
-      slopes[a, p] += weight
-      slopes[a, q] -= weight
-  return values, slopes, active, mined
+  d, weights = np.asarray(d, float), np.broadcast_to(weights, d.shape).astype(float)
+  gaps = d[:, None] - d[..., None]  # [anchors, positives, negatives]
+  mined = (weights * positives)[..., None] * (weights * negatives)[:, None]
+  if mining != "all":
+    mined = mined * (gaps <= margin)
+  if mining in ("hard", "semihard"):
+    mined = mined * ((gaps <= 0) == (mining == "hard"))
+  active = mined * (gaps < margin)
+  values = (active * (margin - gaps)).sum((1, 2))
+  return values, active.sum(2) - active.sum(1), active.sum(), mined.sum()
 
 
 @functools.cache
@@ -76,8 +70,8 @@ def test_sorted_rows_and_weights_equal_the_loops(mining):
   same = generator.random((2, 90)) < 0.5
   weights = generator.choice([0.5, 1.0, 3.0], (2, 90)).astype(np.float32)
   call = compiled(mining=mining, average="all")
-  for factor in (None, weights):
-    masks = (same, ~same) if factor is None else (same * factor, ~same * factor)
+  weighted = weights, same * weights, ~same * weights
+  for factor, *masks in ((1.0, same, ~same), weighted):
     values, gradient = call(matrix, *masks, np.ones(2, bool), 7.0)
     right, slopes, _, mined = sums(matrix, same, ~same, 7.0, mining, factor)
     np.testing.assert_allclose(values, 2 * right / mined, rtol=1e-6)
@@ -130,7 +124,7 @@ def test_small_hinges_among_large_distances_keep_their_digits():
   values, _ = compiled(mining="all", average="nonzero")(
     matrix, same, ~same, np.ones(3, bool), 2.0**-12
   )
-  right, _, active, _ = sums(matrix.astype(np.float64), same, ~same, 2.0**-12, "all")
+  right, _, active, _ = sums(matrix, same, ~same, 2.0**-12, "all")
   np.testing.assert_allclose(values, 3 * right / active, rtol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""The thesis's table of correlations from its other tables, and exact p-values."""
+"""The thesis's table of correlations, exact p-values, and Student's intervals."""
 
 import itertools
 
@@ -84,3 +84,35 @@ def test_what_does_not_vary_has_no_correlation(method):
   flat, values = [0.1] * 3, [1, 2, 4]
   for pair in (flat, values), (values, flat), (flat, flat), ([1] * 3, values):
     assert np.isnan(metrics.correlation(*pair, method=method)[:2]).all()
+
+
+def test_interval_by_hand():
+  # s = 1, t_{0.975, 2} = 4.30265: 2 -+ 4.30265 / sqrt(3).
+  interval = metrics.mean_interval(np.float32([1, 2, 3]))
+  np.testing.assert_allclose(interval, [2, -0.484138, 4.484138, 3], rtol=1e-5)
+  assert [type(field) for field in interval] == [float, float, float, int]
+  assert metrics.mean_interval([0.3]) == (0.3, -np.inf, np.inf, 1)
+  assert metrics.mean_interval([0.5, 0.5]) == (0.5, 0.5, 0.5, 2)
+  for values in ([np.nan], [1.0, np.nan, 2.0]):
+    assert np.isnan(metrics.mean_interval(values)[:3]).all()
+
+
+def test_confidence_against_scipy():
+  values = np.random.default_rng(0).normal(size=7)
+  expected = stats.t.interval(0.8, 6, values.mean(), stats.sem(values))
+  interval = metrics.mean_interval(values, confidence=0.8)
+  np.testing.assert_allclose(interval[1:3], expected, rtol=1e-12)
+
+
+def test_pairing_removes_what_runs_share():
+  shared = np.array([0.1, 0.5, 0.9, 0.3])
+  gain = np.array([0.02, 0.03, 0.025, 0.027])
+  interval = metrics.paired_interval(shared + gain, shared)
+  np.testing.assert_allclose(interval, metrics.mean_interval(gain), rtol=1e-10)
+
+
+@pytest.mark.parametrize("confidence", [np.array([0.9, 0.95]), [0.9]])
+def test_confidence_is_a_number(confidence, unchecked):
+  for interval, samples in ((metrics.mean_interval, 1), (metrics.paired_interval, 2)):
+    with pytest.raises(TypeError, match="confidence must be a static number, got"):
+      interval(*[[1.0, 2.0, 3.0]] * samples, confidence=confidence)

@@ -12,6 +12,7 @@ from scipy import stats
 from spherejax import metrics
 from spherejax.metrics import _student
 
+regression = metrics.norm_count_regression
 ROWS = 96
 
 
@@ -67,20 +68,18 @@ def test_statsmodels_finds_the_same(covariance, standardize, x64):
   # Rising everywhere, falling at last, hardly rising at all.
   for seed, slope, bend in ((0, 0.3, -0.02), (1, 0.2, -0.02), (2, 0.01, 0.0)):
     norms, counts = sample(seed, slope, bend)
-    found = metrics.norm_count_regression(norms, counts, **options)
+    found = regression(norms, counts, **options)
     expected = oracle(norms, counts, **options)
     assert bool(found.valid)
     for name, value in expected.items():
-      np.testing.assert_allclose(
-        getattr(found, name), value, rtol=1e-9, atol=1e-11, err_msg=name
-      )
+      np.testing.assert_allclose(getattr(found, name), value, rtol=1e-9, atol=1e-11)
     log_p = np.log(expected["p_values"])
     np.testing.assert_allclose(found.log_p_values, log_p, rtol=1e-8, atol=1e-10)
 
 
 def test_groups_have_their_counts_sizes_and_deviations(x64):
   norms, counts = sample(0)
-  groups = metrics.norm_count_regression(norms, counts, standardize=False)
+  groups = regression(norms, counts, standardize=False)
   values, sizes = np.unique(counts, return_counts=True)
   deviations = [np.sqrt(variance(norms, counts, c)) for c in values]
   # A group for each row, most of them empty.
@@ -94,7 +93,7 @@ def test_groups_have_their_counts_sizes_and_deviations(x64):
 def test_single_precision_and_many_at_once():
   drawn = [sample(seed, low=low) for seed, low in ((0, 1), (1, 1001), (2, 1))]
   norms, counts = (np.stack(x) for x in zip(*drawn, strict=True))
-  found = jax.jit(jax.vmap(metrics.norm_count_regression))(np.float32(norms), counts)
+  found = jax.jit(jax.vmap(regression))(np.float32(norms), counts)
   assert found.slopes.dtype == jnp.float32
   for row in range(3):
     expected = oracle(norms[row], counts[row] - counts[row].min())
@@ -108,7 +107,7 @@ def test_masked_rows_are_as_if_deleted(x64):
   norms, counts = sample(4)
   kept = np.random.default_rng(0).random(ROWS) < 0.7
   holes, wrong = np.where(kept, norms, np.nan), np.where(kept, counts, -9)
-  found = metrics.norm_count_regression(holes, wrong, where=kept)
+  found = regression(holes, wrong, where=kept)
   expected = oracle(norms[kept], counts[kept])
   for name, value in expected.items():
     np.testing.assert_allclose(getattr(found, name), value, rtol=1e-9, atol=1e-11)
@@ -122,16 +121,14 @@ def test_masked_rows_are_as_if_deleted(x64):
 
 def test_norms_without_noise():
   counts = np.tile(np.arange(1, 17), 6)
-  flat = metrics.norm_count_regression(np.full(ROWS, 0.3, np.float32), counts)
+  flat = regression(np.full(ROWS, 0.3, np.float32), counts)
   np.testing.assert_array_equal(flat.slopes, 0)
   np.testing.assert_array_equal(flat.standard_errors, 0)
   np.testing.assert_array_equal(flat.p_values, 0.5)
   # A hill with its top at 8.5, the middle.
   hill = (40 - (counts - 8.5) ** 2 / 4).astype(np.float32)
   for covariance in ("estimated", "known"):
-    found = metrics.norm_count_regression(
-      hill, counts, standardize=False, covariance=covariance
-    )
+    found = regression(hill, counts, standardize=False, covariance=covariance)
     np.testing.assert_allclose(found.slopes, [1.875, 0, -1.875], atol=1e-5)
     assert np.max(found.standard_errors) < 1e-5
     np.testing.assert_array_equal(found.p_values[np.array([0, 2])], [0, 1])
@@ -149,13 +146,13 @@ def test_what_is_not_identifiable_is_not_valid():
     ("three rows", norms, once, once < 3),
     ("no row", norms, counts, ~every),
   ):
-    result = metrics.norm_count_regression(values, n, where=where)
+    result = regression(values, n, where=where)
     assert not bool(result.valid), label
     for name in ("coefficients", "slopes", "standard_errors", "p_values"):
       assert np.isnan(getattr(result, name)).all(), (label, name)
   # No count twice: nothing tells the variances.
-  assert not bool(metrics.norm_count_regression(norms, once, covariance="known").valid)
-  assert bool(metrics.norm_count_regression(norms, once, where=every).valid)
+  assert not bool(regression(norms, once, covariance="known").valid)
+  assert bool(regression(norms, once, where=every).valid)
   # What does not vary has no correlation.
   for v, c in ((0 * norms + np.float32(0.1), counts), (norms, 0 * counts + 3)):
     assert np.isnan(metrics.norm_count_correlation(v, c))
@@ -166,13 +163,12 @@ def test_tails_of_students_distribution(x64):
     [-30, -2, -0.4, 0, 0.4, 1.2, 1.8, 2.5, 6, 30], [1, 2, 7, 17, 30, 997, 9997]
   )
   at, freedom = at.ravel().astype(float), freedom.ravel().astype(float)
-  found = np.asarray(jax.jit(_student.log_student_survival)(at, freedom))
-  np.testing.assert_allclose(found, stats.t.logsf(at, freedom), rtol=1e-10, atol=1e-13)
+  survival = jax.jit(_student.log_student_survival)
+  expected = stats.t.logsf(at, freedom)
+  np.testing.assert_allclose(survival(at, freedom), expected, rtol=1e-10, atol=1e-13)
   # Far out, where scipy's value underflows: the leading term of the tail for one
   # degree of freedom, 1 / (pi t), and infinity itself.
-  far = jax.jit(_student.log_student_survival)(
-    np.array([1e150, np.inf, -np.inf]), np.array([1.0, 5.0, 5.0])
-  )
+  far = survival(np.array([1e150, np.inf, -np.inf]), np.array([1.0, 5.0, 5.0]))
   np.testing.assert_allclose(far[0], -np.log(np.pi) - 150 * np.log(10), rtol=1e-12)
   np.testing.assert_array_equal(far[1:], [-np.inf, 0])
 
@@ -182,7 +178,7 @@ def test_norms_that_are_equal_have_no_slope_as_they_are(norm):
   counts = jnp.arange(40) % 8 + 1
   norms = jnp.full(40, norm).at[3].set(jnp.nan)
   where = jnp.arange(40) != 3
-  found = metrics.norm_count_regression(norms, counts, standardize=False, where=where)
+  found = regression(norms, counts, standardize=False, where=where)
   assert found.valid
   np.testing.assert_array_equal(found.slopes, 0)
   np.testing.assert_array_equal(found.p_values, 0.5)

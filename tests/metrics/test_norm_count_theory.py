@@ -201,51 +201,45 @@ def test_borders_and_strides_lose_objects():
   assert seen == [1, 0, 1, 0]
 
 
+@functools.cache
+def simple6():
+  network = models.Simple6((4,) * 6, use_bias=False, convolution="patches")
+  drawn = jax.jit(network.init)(jax.random.key(0), np.zeros((1, 8, 8, 2)))
+  return jax.jit(lambda images: network.apply(drawn, images).sum((1, 2)))
+
+
+def totals(*places):
+  """Features of both objects at once, then of each alone."""
+  drawn = np.random.default_rng(5).normal(size=(2, 4, 4, 2))
+  images = np.zeros((3, 64, 112, 2))
+  for number, (row, column) in enumerate(places):
+    for shown in (0, 1 + number):
+      images[shown, row : row + 4, column : column + 4] += drawn[number]
+  return np.asarray(simple6()(images))
+
+
+def error(both, first, second):
+  assert np.linalg.norm(first) > 0 < np.linalg.norm(second)
+  return np.linalg.norm(both - first - second) / np.linalg.norm(both)
+
+
+@pytest.mark.usefixtures("x64")
 class TestSeparation:
   """Without biases, features of objects that no output sees together add up."""
 
-  FIELD = 36  # pixels that an output position of Simple-6 sees
-
-  @staticmethod
-  @functools.cache
-  def network():
-    network = models.Simple6((4,) * 6, use_bias=False, convolution="patches")
-    drawn = jax.jit(network.init)(jax.random.key(0), np.zeros((1, 8, 8, 2)))
-    return jax.jit(lambda images: network.apply(drawn, images).sum((1, 2)))
-
-  @pytest.fixture
-  def total(self, x64):
-    return lambda images: np.asarray(self.network()(images))
-
-  def images(self, places):
-    """Both objects at once, then each alone; [3, 64, 112, 2]."""
-    drawn = np.random.default_rng(5).normal(size=(2, 4, 4, 2))
-    images = np.zeros((3, 64, 112, 2))
-    for number, (row, column) in enumerate(places):
-      for shown in (0, 1 + number):
-        images[shown, row : row + 4, column : column + 4] += drawn[number]
-    return images
-
-  def error(self, total, places):
-    both, first, second = total(self.images(places))
-    assert np.linalg.norm(first) > 0 < np.linalg.norm(second)
-    return np.linalg.norm(both - first - second) / np.linalg.norm(both)
-
-  def test_far_apart_they_add_up(self, total):
-    places = (28, 28), (32, 28 + 4 + self.FIELD)
-    assert self.error(total, places) < 1e-12
+  def test_far_apart_they_add_up(self):
+    # An output position of Simple-6 sees 36 pixels.
+    both, *alone = totals((28, 28), (32, 28 + 4 + 36))
+    assert error(both, *alone) < 1e-12
     # So every component, and with it every norm, grows with each object.
-    both, *alone = total(self.images(places))
     assert np.all(both >= np.max(alone, axis=0) - 1e-12)
 
-  def test_touching_they_do_not(self, total):
-    assert self.error(total, ((28, 28), (28, 32))) > 1e-3
+  def test_touching_they_do_not(self):
+    assert error(*totals((28, 28), (28, 32))) > 1e-3
 
-  def test_a_shift_must_be_a_multiple_of_the_stride(self, total):
-    here, there, off, corner = (
-      total(self.images((place, (28, 28))))[1]
-      for place in ((28, 28), (28, 36), (28, 29), (0, 0))
-    )
+  def test_a_shift_must_be_a_multiple_of_the_stride(self):
+    places = (28, 28), (28, 36), (28, 29), (0, 0)
+    here, there, off, corner = (totals(place, (28, 28))[1] for place in places)
     np.testing.assert_allclose(here, there, rtol=1e-12)
     assert np.linalg.norm(off - here) > 0.01 * np.linalg.norm(here)
     # At the border something is lost.

@@ -1,4 +1,4 @@
-"""Explained variance and affinity of projectors, and nearest negatives, by loops."""
+"""Projectors: what they see, their regions and nearest negatives; group actions."""
 
 import itertools
 
@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.test_util import check_grads
+from scipy import linalg
 
 from spherejax import losses, metrics
 
@@ -48,9 +50,8 @@ def test_the_scale_of_the_weights_is_irrelevant():
   expected = metrics.unexplained_variance(d, w)
   for scale in np.float32([1e-30, 1e-3, 1e30]):
     for pair in ((d, w * scale), (d * scale, w)):
-      np.testing.assert_allclose(
-        metrics.unexplained_variance(*pair), expected, rtol=1e-5
-      )
+      share = metrics.unexplained_variance(*pair)
+      np.testing.assert_allclose(share, expected, rtol=1e-5)
 
 
 def test_unexplained_at_the_edges():
@@ -102,10 +103,6 @@ def test_alignment_with_a_projector_for_each_example():
   assert metrics.displacement_alignment(d[:0], weights[:0]).shape == (0,)
   half = metrics.displacement_alignment(jnp.bfloat16(d), weights, where=kept)
   assert half.dtype == jnp.bfloat16
-  one = metrics.displacement_alignment(d[kept], np.stack([WEIGHTS] * 10))
-  share = (np.asarray(one) * (d[kept] ** 2).sum(1)).sum() / (d[kept] ** 2).sum()
-  whole = metrics.unexplained_variance(d[kept], WEIGHTS)
-  np.testing.assert_allclose(1 - share, whole, rtol=1e-5)
 
 
 def layers(*sizes, bias=0.0):
@@ -162,9 +159,6 @@ def test_local_affine_with_biases(x64):
   np.testing.assert_allclose(weights, by_slopes(parameters, 0.1, h), atol=1e-12)
   np.testing.assert_allclose(weights.T @ h + bias, projector(h), atol=1e-12)
   assert np.abs(bias).max() > 0.01
-  # The map holds around, not only there.
-  near = h + 1e-6 * RNG.normal(size=5)
-  np.testing.assert_allclose(weights.T @ near + bias, projector(near), atol=1e-12)
 
 
 def test_local_affine_types_and_kinks():
@@ -202,34 +196,23 @@ def test_regions_of_stacks_and_without_units_or_rows():
   assert list(counts) == [different(part) for part in stacked]
 
 
-def test_regions_of_lines_in_the_plane(x64):
-  """n lines through 0 cut the plane into 2 n cones."""
-  turns = np.linspace(0, 2 * np.pi, 1000, endpoint=False) + 1e-4
-  points = np.stack([np.cos(turns), np.sin(turns)], 1)
-  for n in (1, 3, 8):
-    angles = np.pi * np.arange(n) / n
-    normals = np.stack([np.cos(angles), np.sin(angles)])
-    assert metrics.count_regions(points @ normals > 0) == 2 * n
-
-
 FIRST, SECOND = RNG.normal(size=(2, 7, 4)).astype(np.float32)
 PROJECTION = RNG.normal(size=(4, 2)).astype(np.float32)
 
 
-def nearest_by_loops(first, second, kept):
-  """Yields rows, nearest negatives of the projector, and distances in the encoder."""
-  unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (first, second)]
-  encoder = np.concatenate(unit)
-  f = np.concatenate([first, second]) @ PROJECTION
-  f = f / np.linalg.norm(f, axis=1, keepdims=True)
-  for i in np.flatnonzero(kept):
-    rows = [j for j in range(14) if j % 7 != i and kept[j % 7]]
-    j = max(rows, key=lambda j, i=i: f[i] @ f[j])
-    yield i, j, np.linalg.norm(encoder[i] - encoder[j])
+def nearest_by_numpy(kept):
+  """The projector's nearest negative of each row, and its distance in the encoder."""
+  both = np.concatenate([FIRST, SECOND])
+  encoder, f = both, both @ PROJECTION
+  encoder, f = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (encoder, f))
+  rows = np.arange(14) % 7
+  negative = kept[rows] & (rows != np.arange(7)[:, None])
+  nearest = np.where(negative, f[:7] @ f.T, -2).argmax(1)
+  return nearest, np.linalg.norm(encoder[:7] - encoder[nearest], axis=1)
 
 
 @pytest.mark.parametrize("masked", [(), (2, 5)])
-def test_nearest_negatives_against_loops(masked):
+def test_nearest_negatives_against_numpy(masked):
   kept = ~np.isin(np.arange(7), masked)
   first, second = (np.where(kept[:, None], x, np.nan) for x in (FIRST, SECOND))
   projected = [x @ PROJECTION for x in (first, second)]
@@ -238,13 +221,12 @@ def test_nearest_negatives_against_loops(masked):
   np.testing.assert_array_equal(found.counted, kept)
   np.testing.assert_array_equal(found.values[~kept], 0)
   labels = np.array([0, 1, 0, 1, 1, 0, 0])
-  shared = []
-  for i, j, distance in nearest_by_loops(FIRST, SECOND, kept):
-    assert nearest[i] == j
-    np.testing.assert_allclose(found.values[i], distance, rtol=2e-5)
-    shared.append(labels[i] == labels[j % 7])
+  expected, distances = nearest_by_numpy(kept)
+  np.testing.assert_array_equal(nearest[kept], expected[kept])
+  np.testing.assert_allclose(found.values[kept], distances[kept], rtol=2e-5)
   share = metrics.label_sharing(nearest, labels, where=kept)
-  np.testing.assert_allclose(share, np.mean(shared), rtol=1e-6)
+  shared = labels == labels[expected % 7]
+  np.testing.assert_allclose(share, np.mean(shared[kept]), rtol=1e-6)
   # The bound's -1 of masked rows is enough.
   assert metrics.label_sharing(nearest, labels) == share
 
@@ -289,9 +271,8 @@ def test_histogram_at_the_edges():
   kept = np.array([True, False, True, True])
   shares = metrics.distance_histogram(x, bins=4, where=kept).shares
   np.testing.assert_allclose(shares, [1 / 3, 0, 1 / 3, 1 / 3], rtol=1e-6)
-  assert np.isnan(metrics.distance_histogram(x, bins=4).shares).all()
-  none = metrics.distance_histogram(x, bins=4, where=np.zeros(4, bool))
-  assert np.isnan(none.shares).all()
+  for where in (None, np.zeros(4, bool)):
+    assert np.isnan(metrics.distance_histogram(x, bins=4, where=where).shares).all()
   assert metrics.distance_histogram(jnp.bfloat16(x)).edges.dtype == jnp.float32
 
 
@@ -312,3 +293,142 @@ def test_collapse():
   np.testing.assert_array_equal(found, [False, False, True, False, False])
   found = metrics.contrastive_collapse(invariance, repulsion, threshold=0.8)
   np.testing.assert_array_equal(found, [True, True, True, True, False])
+
+
+RANDOM = np.random.default_rng(0)
+TURN = np.array([[0.0, -1.0], [1.0, 0.0]])
+SHIFT = (np.roll(np.eye(5), 1, 0) - np.roll(np.eye(5), -1, 0)) / 2
+SCALES = np.array([0.0, 0.3, -1.2, 2.5])
+GENERATORS = {
+  "turn": TURN,
+  "grow": np.eye(3),
+  "shift": SHIFT,
+  "blocks": linalg.block_diag(TURN, [[0.5]], SHIFT),
+  "any": RANDOM.normal(size=(4, 4)),
+}
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_actions_against_the_exponential(x64, name):
+  generator = GENERATORS[name]
+  h = RANDOM.normal(size=(4, len(generator)))
+  expected = [linalg.expm(e * generator) @ x for x, e in zip(h, SCALES, strict=True)]
+  found = metrics.lie_action(generator, h, SCALES)
+  np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+  short = metrics.lie_action(np.float32(generator), np.float32(h), np.float32(SCALES))
+  assert short.dtype == jnp.float32
+  np.testing.assert_allclose(short, expected, rtol=1e-4, atol=1e-4)
+  linear = metrics.lie_action(generator, h, SCALES, linear=True)
+  size = np.abs(SCALES) * np.linalg.norm(generator, 2)
+  bound = size**2 * np.exp(size) * np.linalg.norm(h, axis=1) / 2
+  assert (np.linalg.norm(linear - found, axis=1) <= bound + 1e-12).all()
+  np.testing.assert_allclose(linear[1], h[1] + 0.3 * generator @ h[1], rtol=1e-12)
+
+
+def test_slopes_of_an_action(x64):
+  arguments = 0.3 * TURN, RANDOM.normal(size=(2, 2)), SCALES[1:3]
+  check_grads(jax.jit(metrics.lie_action), arguments, 1, ["rev"], rtol=1e-6)
+
+
+def test_actions_in_half_precision_and_on_a_stack():
+  h = RANDOM.normal(size=(3, 4, 2)).astype(np.float32)
+  turn, scales = np.float32(TURN), np.float32(SCALES)
+  stacked = jax.jit(jax.vmap(metrics.lie_action, (None, 0, None)))(turn, h, scales)
+  for part, moved in zip(h, stacked, strict=True):
+    alone = metrics.lie_action(turn, part, scales)
+    np.testing.assert_allclose(moved, alone, rtol=1e-5, atol=1e-6)
+  short = metrics.lie_action(jnp.bfloat16(TURN), jnp.bfloat16(h[0]), SCALES)
+  assert short.dtype == jnp.bfloat16
+  np.testing.assert_allclose(np.float32(short), stacked[0], atol=3e-2)
+
+
+def test_a_generator_is_found_again(x64):
+  generator = RANDOM.normal(size=(5, 5))
+  h = RANDOM.normal(size=(40, 5))
+  scales = RANDOM.uniform(0.1, 2, 40)
+  for true, given, factor in (
+    (np.ones(40), None, 1),
+    (scales, scales, 1),
+    (np.full(40, 3.0), None, 3),  # without them only the product is known
+  ):
+    moved = metrics.lie_action(generator, h, true, linear=True)
+    estimate = metrics.estimate_generator(h, moved, scales=given)
+    np.testing.assert_allclose(estimate, factor * generator, rtol=1e-10, atol=1e-12)
+
+
+def test_the_estimate_from_finite_moves(x64):
+  """exp(e G) - I, which is e G to first order, with an error that falls with e^2."""
+  h, errors = RANDOM.normal(size=(30, 5)), []
+  for e in (0.2, 0.1):
+    moved = metrics.lie_action(SHIFT, h, np.full(30, e))
+    found = metrics.estimate_generator(h, moved)
+    columns = metrics.lie_action(SHIFT, np.eye(5), np.full(5, e)).T
+    np.testing.assert_allclose(found, columns - np.eye(5), atol=1e-12)
+    errors.append(np.linalg.norm(found - e * SHIFT, 2))
+    size = e * np.linalg.norm(SHIFT, 2)
+    assert errors[-1] <= size**2 * np.exp(size) / 2
+  assert 3.5 < errors[0] / errors[1] < 4.5
+
+
+def test_few_pairs_tell_of_their_span_only(x64):
+  generator, h = RANDOM.normal(size=(6, 6)), RANDOM.normal(size=(2, 6))
+  h = np.concatenate([h, h[:1] + h[1:]])  # rank 2 of 3 pairs
+  moved = metrics.lie_action(generator, h, np.ones(3), linear=True)
+  found = metrics.estimate_generator(h, moved)
+  on_span = np.linalg.pinv(h[:2]) @ h[:2]
+  np.testing.assert_allclose(found, generator @ on_span, atol=1e-10)
+  short = metrics.estimate_generator(np.float32(h), np.float32(moved))
+  assert short.dtype == jnp.float32
+  np.testing.assert_allclose(short, generator @ on_span, atol=1e-3)
+
+
+def test_a_ridge_against_the_normal_equations(x64):
+  h, moved = RANDOM.normal(size=(2, 7, 4))
+  scales = RANDOM.uniform(0.5, 1.5, 7)
+  rows = scales[:, None] * h
+  for ridge in (0.0, 0.3, 100.0):
+    system = rows.T @ rows + ridge * np.eye(4)
+    expected = np.linalg.solve(system, rows.T @ (moved - h)).T
+    found = metrics.estimate_generator(h, moved, scales=scales, ridge=ridge)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_masked_pairs_and_no_moves():
+  h, moved = RANDOM.normal(size=(2, 9, 4)).astype(np.float32)
+  kept = np.arange(9) != 3
+  expected = metrics.estimate_generator(h[kept], moved[kept])
+  h[3], moved[3] = np.nan, np.inf
+  scales = np.where(kept, 1, np.nan).astype(np.float32)
+  found = metrics.estimate_generator(h, moved, scales=scales, where=kept)
+  np.testing.assert_allclose(found, expected, atol=1e-5)
+  nothing = metrics.estimate_generator(h, moved, where=np.zeros(9, bool))
+  np.testing.assert_array_equal(nothing, np.zeros((4, 4)))
+  for ridge in (0.0, 1.0):
+    still = metrics.estimate_generator(0 * h[:3], h[:3], ridge=ridge)
+    np.testing.assert_array_equal(still, np.zeros((4, 4)))
+  short = metrics.estimate_generator(jnp.bfloat16(h[:3]), jnp.bfloat16(moved[:3]))
+  assert short.dtype == jnp.bfloat16
+  assert np.isnan(metrics.estimate_generator(h, moved)).any()
+
+
+def test_overlap_with_the_kernel(x64):
+  q = np.linalg.qr(RANDOM.normal(size=(6, 6)))[0]
+  weights = q[:, :3] @ RANDOM.normal(size=(3, 4))  # rank 3
+  unseen = q[:, 3:] @ RANDOM.normal(size=(3, 6))
+  seen = q[:, :3] @ RANDOM.normal(size=(3, 6))
+  np.testing.assert_allclose(metrics.kernel_overlap(unseen, weights), 1, rtol=1e-12)
+  np.testing.assert_allclose(metrics.kernel_overlap(seen, weights), 0, atol=1e-12)
+  expected = (unseen**2).sum() / ((unseen**2).sum() + (seen**2).sum())
+  found = metrics.kernel_overlap(unseen + seen, weights)
+  np.testing.assert_allclose(found, expected, rtol=1e-12)
+  scaled = metrics.kernel_overlap(1e-8 * (unseen + seen), 1e9 * weights)
+  np.testing.assert_allclose(scaled, found, rtol=1e-10)
+  moves = unseen @ RANDOM.normal(size=(20, 6)).T
+  np.testing.assert_allclose(metrics.kernel_overlap(moves, weights), 1, rtol=1e-12)
+  assert metrics.kernel_overlap(0 * unseen, weights) == 1
+  assert metrics.kernel_overlap(unseen, 0 * weights) == 1
+  # Rounding to half precision gives the weights a fourth direction.
+  half = (jnp.bfloat16(matrix) for matrix in (unseen + seen, weights))
+  short = metrics.kernel_overlap(*half, threshold=0.02)
+  assert short.dtype == jnp.bfloat16
+  np.testing.assert_allclose(np.float32(short), expected, atol=2e-2)

@@ -1,50 +1,44 @@
-"""Curves of accuracy, separation of classes and the best accuracy, by brute force."""
+"""Accuracy curves, separation, the best accuracy, and hulls, by brute force."""
 
+import functools
 import itertools
 
 import numpy as np
 import pytest
 
 from spherejax import metrics
+from tests import refusals
 
 RANDOM = np.random.default_rng(0)
-TOY = np.array(
-  [[-1, -1], [-2, 1], [2, -2], [1, 1], [2, -1], [0, 0], [2, 1], [1, -1]], np.float32
-)
+TOY = np.float32([[-1, -1], [-2, 1], [2, -2], [1, 1], [2, -1], [0, 0], [2, 1], [1, -1]])
 CLASS = np.array([0, 0, 0, 0, 0, 1, 1, 1])
+curve_of = metrics.accuracy_curve_from_distances
 
 
 def test_curve():
   success = np.array([[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]], bool)
   np.testing.assert_allclose(metrics.accuracy_curve(success), [0.75, 0.5, 0.25])
   kept = np.array([True, False, True, True])
-  np.testing.assert_allclose(
-    metrics.accuracy_curve(success, where=kept), [1, 2 / 3, 1 / 3], rtol=1e-6
-  )
+  masked = metrics.accuracy_curve(success, where=kept)
+  np.testing.assert_allclose(masked, [1, 2 / 3, 1 / 3], rtol=1e-6)
   assert np.isnan(metrics.accuracy_curve(success, where=np.zeros(4, bool))).all()
 
 
 def test_curve_from_distances():
   # The nearest-neighbour classifier of the toy set, whose ties go to the true class.
   minimal = np.float32([0.7071, 1.1180, 0.7071, 0.5, 0.5, 0.7071, 0.5, 0.5])
-  curve = metrics.accuracy_curve_from_distances(
-    minimal, np.float32([0.4, 0.6, 0.8, 1.2])
-  )
+  curve = curve_of(minimal, np.float32([0.4, 0.6, 0.8, 1.2]))
   np.testing.assert_allclose(curve, [1, 0.5, 0.125, 0])
   # An infinite budget leaves what nothing breaks.
   ends = np.float32([1, np.inf])
-  curve = metrics.accuracy_curve_from_distances(ends, ends)
-  np.testing.assert_array_equal(curve, [0.5, 0])
+  np.testing.assert_array_equal(curve_of(ends, ends), [0.5, 0])
   minimal, budgets = np.float32([0.0, 0.5, np.nan, 2.0, 9.0]), np.float32([0, 0.5, 3])
   where = np.array([True, True, False, True, False])
-  masked = metrics.accuracy_curve_from_distances(minimal, budgets, where=where)
+  masked = curve_of(minimal, budgets, where=where)
   np.testing.assert_allclose(masked, [2 / 3, 1 / 3, 0], rtol=1e-6)
-  again = metrics.accuracy_curve_from_distances(minimal[where], budgets)
-  np.testing.assert_array_equal(masked, again)
-  nobody = metrics.accuracy_curve_from_distances(minimal, budgets, where=where & False)
-  assert np.isnan(nobody).all()
-  unknown = metrics.accuracy_curve_from_distances(minimal, budgets)
-  assert np.isnan(unknown).all()  # one distance is NaN
+  np.testing.assert_array_equal(masked, curve_of(minimal[where], budgets))
+  assert np.isnan(curve_of(minimal, budgets, where=where & False)).all()
+  assert np.isnan(curve_of(minimal, budgets)).all()  # a distance is NaN
 
 
 ORDER = {"l1": 1, "l2": 2, "linf": np.inf}
@@ -91,15 +85,76 @@ def test_best_accuracy_of_the_toy_set():
 
 
 @pytest.mark.parametrize(
-  ("budgets", "error", "message"),
+  ("budgets", "message"),
   [
-    ([0.1, np.nan], ValueError, "budgets must be at least 0, got nan"),
-    ([0.1, -0.2], ValueError, "budgets must be at least 0, got -0.2"),
-    ([0.1 + 1j], TypeError, "budgets must be real numbers, got dtype complex"),
-    ([True], TypeError, "budgets must be real numbers, got dtype bool"),
+    ([0.1, np.nan], "budgets must be at least 0, got nan"),
+    ([0.1, -0.2], "budgets must be at least 0, got -0.2"),
+    ([0.1 + 1j], "TypeError: budgets must be real numbers, got dtype complex"),
+    ([True], "TypeError: budgets must be real numbers, got dtype bool"),
   ],
 )
-def test_a_budget_is_at_least_zero(budgets, error, message, unchecked):
-  budgets = np.array(budgets)
-  with pytest.raises(error, match=message):
-    metrics.accuracy_curve_from_distances(np.ones(2, np.float32), budgets)
+def test_a_budget_is_at_least_zero(budgets, message, unchecked):
+  given = np.ones(2, np.float32), np.array(budgets)
+  refusals.check(functools.partial(curve_of, *given), message)
+
+
+SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_hulls_by_hand(scale):
+  def meets(a, b):
+    a, b = scale * np.array(a), scale * np.array(b)
+    assert metrics.hulls_intersect(a, b) == metrics.hulls_intersect(b, a)
+    return metrics.hulls_intersect(a, b)
+
+  assert meets(SQUARE, SQUARE + 0.5)
+  assert meets(SQUARE, [[0.5, 0.5]])  # a point inside, no vertex of either shared
+  assert meets(SQUARE, [[-1.0, 0.4], [2.0, 0.6]])  # a segment right through
+  assert meets(SQUARE, SQUARE + 1)  # one corner in common
+  assert not meets(SQUARE, np.add(SQUARE, (1.001, 0)))
+  # Boxes overlap, hulls do not: the corner beyond the diagonal.
+  assert not meets(SQUARE[:3], [[0.52, 0.52], [1.0, 1.0]])
+  for other in (SQUARE, SQUARE[:0]):
+    assert not meets(SQUARE[:0], other)  # the hull of no point
+
+  def between(a, b):
+    return metrics.hull_distance(scale * np.array(a), scale * np.array(b)) / scale
+
+  assert between(SQUARE, np.add(SQUARE, (3, 0))) == pytest.approx(2)
+  assert between(SQUARE, np.add(SQUARE, (4, 5))) == pytest.approx(5)  # two corners
+  assert between(SQUARE[:3], [[1.0, 1.0], [3.0, 3.0]]) == pytest.approx(0.5**0.5)
+  assert between(SQUARE, SQUARE + 0.5) == pytest.approx(0, abs=1e-9)
+  assert between(SQUARE, SQUARE + 1) == pytest.approx(0, abs=1e-9)
+  assert between([[0.0, 0.0]], [[0.0, 0.0]]) == 0
+
+
+def random_sets(seed, rows, farthest):
+  """Pairs of sets in the plane, and the gap between them along some direction."""
+  rng = np.random.default_rng(seed)
+  angles = np.linspace(0, 2 * np.pi, 3601)
+  directions = np.stack([np.cos(angles), np.sin(angles)])
+  for _ in range(40):
+    a, b = rng.normal(size=(2, rows, 2)) + rng.uniform(0, farthest, (2, 1, 2))
+    yield a, b, ((a @ directions).min(0) - (b @ directions).max(0)).max()
+
+
+def test_random_sets_meet_where_no_direction_separates_them():
+  """In the plane some edge normal separates two hulls that do not meet."""
+  # A grid of directions cannot decide the rest.
+  sets = [each for each in random_sets(0, 4, 1.5) if abs(each[2]) > 0.01]
+  for a, b, gap in sets:
+    assert metrics.hulls_intersect(a, b) == (gap < 0)
+  assert {gap < 0 for *_, gap in sets} == {True, False}
+
+
+def test_distances_are_gaps_between_separating_lines():
+  far = set()
+  for a, b, gap in random_sets(1, 5, 3):
+    distance = metrics.hull_distance(a, b)
+    assert gap <= distance + 1e-9
+    # A direction off by half a step of the grid loses that share of an edge.
+    assert distance <= max(gap, 0) + 5e-3
+    assert distance == pytest.approx(metrics.hull_distance(b, a), abs=1e-9)
+    far.add(distance > 0.01)
+  assert far == {True, False}

@@ -13,9 +13,9 @@ from spherejax.distances import _lp, _order, _split
 from spherejax.metrics import _plan, _retrieval
 
 ROWS, DIM = 96, 8
-SLOW = pytest.mark.slow  # the code of four devices, with other parts
+# The slow ones: the code of four devices, with other parts.
 DEVICES = pytest.mark.parametrize(
-  "devices", [pytest.param(1, marks=SLOW), pytest.param(2, marks=SLOW), 4]
+  "devices", [*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2)), 4]
 )
 
 
@@ -173,6 +173,5 @@ def test_other_ways_to_split_are_refused():
     with pytest.raises(ValueError, match="references must be split along its rows"):
       metrics.nearest(x, wrong, k=1)
   fine = jax.device_put(x, jax.NamedSharding(mesh, jax.P("b")))
-  np.testing.assert_array_equal(
-    metrics.nearest(x, fine, k=2), metrics.nearest(x, x, k=2)
-  )
+  nearest = (metrics.nearest(x, y, k=2) for y in (fine, x))
+  np.testing.assert_array_equal(*nearest)

@@ -1,5 +1,7 @@
 """Layers of networks in NumPy and float64, and variables to compute with."""
 
+import functools
+
 import jax
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -49,3 +51,11 @@ def batch_norm(x, params, stats=None, epsilon=1e-5):
     mean, var = np.float64(stats["mean"]), np.float64(stats["var"])
   normal = (x - mean) / np.sqrt(var + epsilon)
   return normal * np.float64(params["scale"]) + np.float64(params["bias"])
+
+
+def init(module, *data, **options):
+  """A call that traces the `init` of the module, but not its data."""
+  start = functools.partial(module.init, **options)
+  return functools.partial(
+    jax.eval_shape, lambda key: start(key, *data), jax.random.key(0)
+  )

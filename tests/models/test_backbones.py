@@ -1,4 +1,4 @@
-"""Small networks against a plain NumPy forward pass in float64."""
+"""Small networks and ResNets against a plain NumPy forward pass in float64."""
 
 import functools
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from spherejax import models
-from tests.models.oracles import batch_norm, convolve, halve, random_variables
+from tests.models.oracles import batch_norm, convolve, halve, pool, random_variables
 
 IMAGES = np.random.default_rng(0).normal(size=(3, 9, 8, 2)).astype(np.float32)
 
@@ -135,3 +135,55 @@ def test_simple6(use_bias, x64):
   np.testing.assert_allclose(found, x, rtol=1e-10, atol=1e-10)
   if not use_bias:  # homogeneous, and 0 at 0
     np.testing.assert_allclose(apply(2 * images), 2 * x, rtol=1e-10, atol=1e-10)
+
+
+PHOTOS = np.random.default_rng(0).normal(size=(2, 14, 11, 3)).astype(np.float32)
+
+
+def unit(params, stats, convolution, norm, x, stride):
+  """A convolution and its norm, by given statistics, or by the batch's if None."""
+  x = convolve(x, params[convolution]["kernel"], stride)
+  return batch_norm(x, params[norm], stats and stats[norm])
+
+
+def block(params, stats, x, stride, bottleneck, shortcut):
+  y = x
+  for layer, step in enumerate((1, stride, 1) if bottleneck else (stride, 1), 1):
+    y = relu(y) if layer > 1 else y
+    y = unit(params, stats, f"convolution{layer}", f"norm{layer}", y, step)
+  if "shortcut" in params:
+    assert params["shortcut"]["kernel"].shape[0] == (3 if "3x3" in shortcut else 1)
+    x = unit(params, stats, "shortcut", "shortcut_norm", x, stride)
+  elif y.shape[-1] != x.shape[-1]:
+    new = y.shape[-1] - x.shape[-1]
+    x = x[:, ::stride, ::stride]
+    x = np.pad(x, [(0, 0)] * 3 + [(new // 2, new - new // 2)])
+  return relu(x + y)
+
+
+@pytest.mark.parametrize(
+  ("stem", "bottleneck", "shortcut", "train"),
+  [
+    ("small", False, "padding", True),
+    ("small", False, "projection_3x3", False),
+    ("photograph", False, "projection", True),
+    ("photograph", True, "projection", False),
+  ],
+)
+def test_resnet(stem, bottleneck, shortcut, train):
+  settings = {"stem": stem, "bottleneck": bottleneck, "shortcut": shortcut}
+  network = models.ResNet((2, 1), (2, 4), (1, 2), **settings)
+  variables = random_variables(network, PHOTOS)
+  run = functools.partial(network.apply, train=train, mutable=["batch_stats"])
+  output, updates = jax.jit(run)(variables, PHOTOS)
+  params, stats = variables["params"], None if train else variables["batch_stats"]
+  small = stem == "small"
+  x = relu(unit(params, stats, "stem", "stem_norm", PHOTOS, 1 if small else 2))
+  x = x if small else pool(x, np.max, 2, value=-np.inf)
+  for name, step in (("stage1_0", 1), ("stage1_1", 1), ("stage2_0", 2)):
+    x = block(params[name], stats and stats[name], x, step, bottleneck, shortcut)
+  assert output.shape == x.shape
+  assert (x > 0).mean() > 0.2
+  np.testing.assert_allclose(output, x, rtol=2e-5, atol=2e-5)
+  new, old = (jax.tree.leaves(x["batch_stats"]) for x in (updates, variables))
+  assert {bool((a != b).all()) for a, b in zip(new, old, strict=True)} == {train}

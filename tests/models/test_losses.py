@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 from spherejax import distances, losses, models
-from tests import programs
+from tests import programs, refusals
+from tests.models.oracles import init
 
 RNG = np.random.default_rng(0)
 ROWS = jnp.asarray(RNG.normal(size=(8, 5)), jnp.float32)
 ATTRIBUTES = jax.nn.softmax(2 * ROWS)
 LABELS = jnp.array([0, 0, 3, 3, 1, 1, 5, 5])
 WHERE = jnp.array([1, 1, 1, 0, 1, 1, 0, 1], bool)
+PAIRED = ROWS[:6, :3], jnp.array([0, 0, 2, 2, 1, 1])
 CLASSES = 6
 TABLE = (CLASSES, 5)
 SEVERAL = (CLASSES, 2, 5)
@@ -234,13 +236,6 @@ def test_rows_over_devices_equal_the_whole_batch(name):
     assert abs(right - first) > 0.01
 
 
-def test_bad_attacked_rows(unchecked):
-  module, key = models.ProxyCap(CLASSES), jax.random.key(0)
-  for other in (ROWS[:7], ROWS[:, :4]):
-    with pytest.raises(ValueError, match="adversarial_embeddings must have shape"):
-      module.init(key, ROWS, other, LABELS)
-
-
 def test_parameters_at_the_start():
   modules = (
     models.ProxyAnchor(50),
@@ -274,28 +269,8 @@ def test_mean_of_zero_shot_prediction_is_half_the_papers_sum_of_means():
   np.testing.assert_allclose(values.mean(), halves / 2, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["CosFace", "SoftTriple", "ZeroShotPrediction"])
-def test_bad_arguments(name, unchecked):
-  module, rows, _ = start(name)
-  key = jax.random.key(0)
-
-  def traced(key, *data):
-    jax.eval_shape(lambda key: module.init(key, *data), key)
-
-  # While it is traced this one knows no halves, and so no labels.
-  run = module.init if name == "ZeroShotPrediction" else traced
-  with pytest.raises(ValueError, match=r"must be in \[0, 6\), got 6"):
-    run(key, rows, LABELS + 1)
-  if name == "SoftTriple":
-    with pytest.raises(ValueError, match="block_size must be at least 1, got 0"):
-      jax.eval_shape(module.clone(block_size=0).init, key, rows, LABELS)
-
-
-def test_few_classes_need_a_smallest_scale():
-  labels = np.arange(8) % 2
-  with pytest.raises(ValueError, match="num_classes must be at least 3, got 2"):
-    jax.eval_shape(models.AdaCos(2).init, jax.random.key(0), ROWS, labels)
-  module = models.AdaCos(2, least=0.5)
+def test_few_classes_begin_with_the_smallest_scale():
+  module, labels = models.AdaCos(2, least=0.5), np.arange(8) % 2
   variables = jax.jit(module.init)(jax.random.key(0), ROWS, labels)
   assert variables["batch_stats"]["scale"] == 0.5
   row = np.asarray(ROWS[:1])
@@ -341,3 +316,63 @@ def test_no_array_of_all_differences_to_proxies(module):
 
   used = programs.temporary_bytes(jax.grad(mean, (0, 1)), proxies, rows, labels)
   assert used < 8 * 256 * 11318 * 4
+
+
+def test_margin_adds_the_boundaries_of_the_class_and_of_the_example():
+  settings = {"margin": 0.3, "boundary_weight": 0.1, "form": "triplets"}
+  module = models.Margin(num_classes=3, num_examples=9, **settings)
+  options = {"examples": jnp.array([7, 0, 3, 4, 2, 8]), "where": WHERE[:6]}
+  variables = module.init(jax.random.key(0), *PAIRED, **options)
+  zeros = {"class_boundaries": np.zeros(3), "example_boundaries": np.zeros(9)}
+  start = {"boundary": np.float32(1.2), **zeros}
+  jax.tree.map(np.testing.assert_array_equal, variables["params"], start)
+  params = {
+    "boundary": jnp.float32(0.9),
+    "class_boundaries": jnp.linspace(-0.2, 0.2, 3),
+    "example_boundaries": jnp.linspace(-0.3, 0.1, 9),
+  }
+
+  def of_module(params):
+    return module.apply({"params": params}, *PAIRED, **options).sum()
+
+  def of_function(params):
+    chosen = params["example_boundaries"][options["examples"]]
+    given = params | {"example_boundaries": chosen, "where": options["where"]}
+    return losses.margin(*PAIRED, **given, **settings).sum()
+
+  results = [jax.jit(jax.value_and_grad(f))(params) for f in (of_module, of_function)]
+  jax.tree.map(np.testing.assert_array_equal, *results)
+  assert (results[0][1]["class_boundaries"] != 0).any()
+
+
+def test_margin_alone_owns_a_number():
+  module = models.Margin()
+  variables = module.init(jax.random.key(0), *PAIRED)
+  assert list(variables["params"]) == ["boundary"]
+  values = module.apply(variables, *PAIRED)
+  np.testing.assert_array_equal(values, losses.margin(*PAIRED))
+
+
+NO_CLASS = r"must be in \[0, 6\), got 6"
+NO_BLOCK = "block_size must be at least 1, got 0"
+OTHER_SHAPE = "adversarial_embeddings must have shape"
+NO_INTEGERS = "TypeError: examples must be integers, got dtype float32"
+SHOT = models.ZeroShotPrediction(CLASSES, **SHOTS)
+
+
+@refusals.table(
+  [
+    (init(models.CosFace(CLASSES), ROWS, LABELS + 1), NO_CLASS),
+    (init(models.SoftTriple(CLASSES), ROWS, LABELS + 1), NO_CLASS),
+    # While it is traced this one knows no halves, and so no labels.
+    (functools.partial(SHOT.init, jax.random.key(0), ATTRIBUTES, LABELS + 1), NO_CLASS),
+    (init(models.SoftTriple(CLASSES, block_size=0), ROWS, LABELS), NO_BLOCK),
+    (init(models.AdaCos(2), ROWS, LABELS % 2), "num_classes must be at least 3, got 2"),
+    (init(models.ProxyCap(CLASSES), ROWS, ROWS[:7], LABELS), OTHER_SHAPE),
+    (init(models.ProxyCap(CLASSES), ROWS, ROWS[:, :4], LABELS), OTHER_SHAPE),
+    (init(models.Margin(num_examples=9), *PAIRED), "which of the 9 training examples"),
+    (init(models.Margin(num_examples=9), *PAIRED, examples=ROWS[:6, 0]), NO_INTEGERS),
+  ]
+)
+def test_errors(call, message, unchecked):
+  refusals.check(call, message)

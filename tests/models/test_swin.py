@@ -1,4 +1,4 @@
-"""The Swin transformer, cell by cell from its definition, in float64."""
+"""The Swin transformer from its definition, in float64."""
 
 import itertools
 import math
@@ -6,7 +6,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import erf
+from scipy import special
 
 from spherejax import models
 from tests.models.oracles import convolve, random_variables
@@ -27,40 +27,25 @@ def layer_norm(p, x):
 
 
 def attend(p, x, heads, window, shift):
-  """Each cell of one padded image asks the cells of its window, by two loops.
+  """Each cell of one padded image asks the cells of its window.
 
   The window of a cell lies where the regular one of the shifted map does; cells that
   the shift brings around the border are in no window with the others.
   """
-  height, width, channels = x.shape
-  shifts = [shift if extent > window else 0 for extent in (height, width)]
-  qkv = dense(p["qkv"], x).reshape(height, width, 3, heads, -1)
-  table = np.float64(p["relative_bias"])
-
-  def home(place, extent, offset):
-    """Window of a place along one axis; below the shift begins another sheet."""
-    return (place - offset) % extent // window, offset > 0 and place < offset
-
-  cells = list(np.ndindex(height, width))
-  homes = {
-    cell: tuple(home(c, e, s) for c, e, s in zip(cell, x.shape, shifts, strict=False))
-    for cell in cells
-  }
-  out = np.zeros_like(x)
-  for a in cells:
-    others = [b for b in cells if homes[b] == homes[a]]
-    for head in range(heads):
-      scores = []
-      for b in others:
-        row, column = a[0] - b[0] + window - 1, a[1] - b[1] + window - 1
-        product = qkv[a][0, head] @ qkv[b][1, head]
-        bias = table[row * (2 * window - 1) + column, head]
-        scores.append(product / math.sqrt(channels // heads) + bias)
-      weights = np.exp(scores - np.max(scores))
-      values = np.stack([qkv[b][2, head] for b in others])
-      size = channels // heads
-      out[a][head * size : (head + 1) * size] = weights @ values / weights.sum()
-  return dense(p["out"], out)
+  extents, size = np.array(x.shape[:2]), x.shape[2] // heads
+  shifts = np.where(extents > window, shift, 0)
+  cells = np.array(list(np.ndindex(*x.shape[:2])))
+  # Windows along both axes; below the shift begins another sheet.
+  homes = np.hstack([(cells - shifts) % extents // window, cells < shifts])
+  together = (homes[:, None] == homes).all(axis=-1)
+  row, column = np.moveaxis(cells[:, None] - cells + window - 1, -1, 0)
+  places = np.where(together, row * (2 * window - 1) + column, 0)
+  q, k, v = np.moveaxis(dense(p["qkv"], x).reshape(len(cells), 3, heads, size), 1, 0)
+  scores = np.einsum("ahc,bhc->abh", q, k) / math.sqrt(size)
+  scores = scores + np.float64(p["relative_bias"])[places]
+  weights = special.softmax(np.where(together[..., None], scores, -np.inf), axis=1)
+  out = np.einsum("abh,bhc->ahc", weights, v)
+  return dense(p["out"], out.reshape(x.shape))
 
 
 def block(p, x, heads, window, shift, keep):
@@ -70,7 +55,7 @@ def block(p, x, heads, window, shift, keep):
   y = np.stack([attend(p["attention"], one, heads, window, shift) for one in y])
   x = x + keep[0] * y[:, :height, :width]
   y = dense(p["dense1"], layer_norm(p["norm2"], x))
-  y = y * (1 + erf(y / math.sqrt(2))) / 2
+  y = y * (1 + special.erf(y / math.sqrt(2))) / 2
   return x + keep[1] * dense(p["dense2"], y)
 
 

@@ -3,7 +3,6 @@
 A new pooling needs a row in `tests/pooling/cases`.
 """
 
-import functools
 import importlib
 import pathlib
 from typing import Any
@@ -46,6 +45,7 @@ class Runner:
     self.params = {k: np.asarray(v, np.float64) for k, v in self.case.params.items()}
     self.width = self.oracle(self.batches["mixed"][0], ALL[0]).size
     self.weights = np.random.default_rng(7).uniform(0.5, 1.5, (len(KEEP), self.width))
+    self.jitted = jax.jit(self.traced)
 
   def shaped(self, x):
     """One axis of positions as the case wants it."""
@@ -59,15 +59,8 @@ class Runner:
       # Another cotangent for every entry.
       return jnp.sum(pooled * self.weights.astype(pooled.dtype)), pooled
 
-    if not self.case.grad:
-      pooled = total(features, params)[1]
-      return pooled, (jnp.zeros_like(features), {})
     gradients, pooled = jax.grad(total, (0, 1), has_aux=True)(features, params)
     return pooled, gradients
-
-  @functools.cached_property
-  def jitted(self):
-    return jax.jit(self.traced)
 
   def __call__(self, x, keep=ALL, dtype: Any = np.float64, factor=1.0):
     """Pooled and gradients, features [batch, n, D] whatever the case wants."""
@@ -140,7 +133,7 @@ def mask(run: Runner):
   np.testing.assert_array_equal(pooled[~KEEP.any(axis=1)], 0)
   np.testing.assert_array_equal(by_features[~KEEP], 0)
   random = np.random.default_rng(8)
-  for _ in range(3 if run.case.grad else 0):
+  for _ in range(3):
     # 0 is a kink, or a jump, of poolings of what a relu gives.
     moves = random.normal(size=x.shape) * (x != 0) * KEEP[..., None]
     changes = {k: random.normal(size=v.shape) for k, v in run.params.items()}
@@ -199,13 +192,9 @@ def transforms(run: Runner):
     scaled = {k: factor * v for k, v in params.items()}
     return run.case.pool(factor * maps, scaled, where=None)
 
-  def both(factor):
-    if not run.case.grad:
-      return values(factor), jnp.zeros(run.weights.shape)
-    return jax.jvp(values, (factor,), (jnp.ones(()),))
-
   factors = np.array([1.0, 1.03])
-  pooled, tangents = jax.jit(jax.vmap(both))(factors)
+  both = jax.vmap(lambda factor: jax.jvp(values, (factor,), (jnp.ones(()),)))
+  pooled, tangents = jax.jit(both)(factors)
   for i, factor in enumerate(factors):
     expected, (by_features, by_params) = run(factor * x, factor=factor)
     _close(pooled[i], expected, 1e-10)
@@ -219,8 +208,6 @@ CHECKS = (oracle, mask, permute, degree, float32, half, transforms)
 OF_THE_POOLING = (float32, half, transforms)
 # Averages, powers, assignments, gates and correlations; the others are checked slowly.
 IN_HALF = {"gap", "gem", "netvlad", "otp", "cbam", "solar"}
-
-
 # The poolings without their variants.
 POOLINGS = [name for name in CASES if "/" not in name]
 

@@ -1,4 +1,6 @@
-"""Generalized sum pooling of features: values, derivatives, masks, the toy map."""
+"""Generalized sum pooling: values, derivatives, masks, the toy map, devices."""
+
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,7 @@ from jax.test_util import check_grads
 from scipy import special
 
 from benchmarks import gsp_accuracy
-from spherejax import pooling
+from spherejax import losses, pooling
 from spherejax.pooling import _costs, _gsp_solver, _gsp_weights
 from tests.losses.cases._parts import distance, matrix_of, project
 from tests.losses.slopes import with_slopes
@@ -31,8 +33,7 @@ def in_ball(features, prototypes):
 
 def solved(costs, mass, beta):
   """p by bisection, and Q, of an image."""
-  numbers = np.array([mass]), np.array([beta])
-  p = gsp_accuracy.reference(costs[None], *numbers)[0]
+  p = gsp_accuracy.reference(costs[None], np.array([mass]), np.array([beta]))[0]
   return p, special.softmax(-beta * costs, axis=0)
 
 
@@ -234,8 +235,7 @@ def test_singular_inputs_have_finite_gradients(solver):
   features = np.zeros((3, 4, 3), np.float32)
   features[1] = [[1, 0, 0], [0, 1, 0], [0.5, 0, 0], [1e4, -1e4, 1e4]]
   features[2] = 0.25
-  where = np.ones((3, 4), bool)
-  where[2] = False
+  where = np.array([[True] * 4, [True] * 4, [False] * 4])
   prototypes = np.array([[1, 0, 0], [0, 0, 0], [0.5, 0, 0], [1, 0, 0]], np.float32)
 
   @jax.jit
@@ -303,9 +303,8 @@ def test_mass_and_temperature_of_each_image_equal_single_calls():
 
   alone = each(features, mass, beta)
   for name in (*FIELDS, "steps"):
-    np.testing.assert_allclose(
-      getattr(together, name), getattr(alone, name)[:, 0], atol=1e-6
-    )
+    single = getattr(alone, name)[:, 0]
+    np.testing.assert_allclose(getattr(together, name), single, atol=1e-6)
 
 
 def test_memory_of_the_backward_pass_does_not_depend_on_the_steps(monkeypatch):
@@ -395,3 +394,44 @@ def test_toy_map_figures(mass, beta, share, number):
   mean_share, mean_number = np.mean(figures, axis=0)
   np.testing.assert_allclose(mean_share, share, atol=0.005)
   np.testing.assert_allclose(mean_number, number, rtol=0.02)
+
+
+def mean_loss(prototypes, features, labels, axis_name=None):
+  pooled = pooling.gsp(features, prototypes, mass=0.4, inverse_temperature=8.0).pooled
+  options = {"negative_margin": 0.5, "axis_name": axis_name}
+  return losses.contrastive(pooled, labels, **options).mean()
+
+
+WAYS = ("pmap", "checked shard_map", "shard_map", "vmap")
+
+
+@pytest.mark.parametrize(
+  "mapped", [pytest.param(x, marks=[pytest.mark.slow] * (x != "pmap")) for x in WAYS]
+)
+def test_gradient_on_four_devices_equals_one(mapped):
+  rng = np.random.default_rng(0)
+  features = jnp.asarray(rng.normal(size=(8, 6, 4)), jnp.float32)
+  prototypes = jnp.asarray(rng.normal(size=(3, 4)), jnp.float32)
+  labels = jnp.repeat(jnp.arange(4), 2)
+  expected = jax.jit(jax.grad(mean_loss))(prototypes, features, labels)
+
+  def local(prototypes, features, labels):
+    gradient = jax.grad(mean_loss)(prototypes, features, labels, "batch")
+    if mapped == "checked shard_map":  # replicated inputs: summed already
+      return gradient / 4
+    return jax.lax.pmean(gradient, "batch")
+
+  if mapped.endswith("shard_map"):
+    auto = (jax.sharding.AxisType.Auto,)
+    mesh = jax.make_mesh((4,), ("batch",), axis_types=auto)
+    rows, shared, check = jax.P("batch"), jax.P(), mapped == "checked shard_map"
+    spread = functools.partial(jax.shard_map, mesh=mesh, check_vma=check)
+    run = spread(local, in_specs=(shared, rows, rows), out_specs=shared)
+    gradient = jax.jit(run)(prototypes, features, labels)
+  else:
+    run = jax.pmap if mapped == "pmap" else jax.vmap
+    run = run(local, axis_name="batch", in_axes=(None, 0, 0))
+    run = run if mapped == "pmap" else jax.jit(run)
+    shards = features.reshape(4, 2, 6, 4), labels.reshape(4, 2)
+    gradient = run(prototypes, *shards)[0]
+  np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)

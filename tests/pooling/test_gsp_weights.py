@@ -1,7 +1,7 @@
 """Smoothed weights: optimality, limits, the paper's iteration, invariances, accuracy.
 
 The reference of `benchmarks.gsp_accuracy` bisects the mass equation in float64, and
-shares nothing with the solver.
+shares nothing with the solver. At the end the weights of the linear program.
 """
 
 import itertools
@@ -18,10 +18,9 @@ from scipy.special import logsumexp, softmax
 
 from benchmarks import gsp_accuracy
 from spherejax import pooling
-from spherejax.pooling import _gsp_weights
 
 iterate = jax.jit(pooling.gsp_fixed_point, static_argnames="steps")
-weigh = jax.jit(pooling.gsp_weights)
+weigh, solve = jax.jit(pooling.gsp_weights), jax.jit(pooling.gsp_linear_program)
 
 
 def random_costs(seed, m=5, n=7, low=0.1, high=1.9):
@@ -36,19 +35,6 @@ def reference(costs, mass, beta):
 def softmin_plan(costs, weights, beta):
   """w_j softmax_i(-beta c_ij)."""
   return weights * softmax(-beta * costs, axis=0)
-
-
-@pytest.mark.parametrize(("mass", "beta"), [(0.3, 5.0), (0.7, 20.0), (0.95, 0.5)])
-def test_optimality_conditions(mass, beta, x64):
-  """Marginals, mass, and log P_ij - log r_j + beta c_ij the same for all i, j."""
-  costs = random_costs(1)
-  weights = np.asarray(weigh(costs, mass=mass, inverse_temperature=beta))
-  plan = softmin_plan(costs, mass * weights, beta)
-  residual = 1 / 7 - plan.sum(0)
-  assert (residual > 0).all()
-  np.testing.assert_allclose(plan.sum(), mass, rtol=1e-12)
-  multiplier = np.log(plan) - np.log(residual) + beta * costs
-  np.testing.assert_allclose(multiplier, multiplier[0, 0], atol=1e-11)
 
 
 @pytest.mark.filterwarnings("ignore:Values in x were outside bounds")  # scipy < 1.15
@@ -82,6 +68,12 @@ def test_equals_a_convex_solver_and_the_dual(mass, beta, x64):
   plan = softmin_plan(costs, mass * weights, beta)
   np.testing.assert_allclose(plan, solution.x.reshape(m, n), atol=1e-5)
   np.testing.assert_allclose(primal(plan), solution.fun, atol=1e-8)
+  # Its conditions: marginals, mass, and one multiplier for all i, j.
+  residual = 1 / n - plan.sum(0)
+  assert (residual > 0).all()
+  np.testing.assert_allclose(plan.sum(), mass, rtol=1e-12)
+  multiplier = np.log(plan) - np.log(residual) + beta * costs
+  np.testing.assert_allclose(multiplier, multiplier[0, 0], atol=1e-11)
 
   scores = logsumexp(-beta * costs, axis=0)
 
@@ -99,9 +91,9 @@ def test_large_inverse_temperature_is_the_linear_program(x64):
   for mass in (0.15, 0.37, 0.85):
     cut = int(mass * 10)
     gap = np.diff(cheapest)[cut - 1 : cut + 1].min()
+    linear = solve(costs, mass=mass)
     for beta_gap, atol in ((10, 2 * np.exp(-5)), (60, 1e-12)):
       weights = weigh(costs, mass=mass, inverse_temperature=beta_gap / gap)
-      linear = pooling.gsp_linear_program(costs, mass=mass)
       np.testing.assert_allclose(weights, linear, atol=atol)
       assert beta_gap > 10 or np.abs(weights - linear).max() > 1e-6
 
@@ -153,13 +145,11 @@ def test_all_mass_weighs_all_alike(beta):
 
 def paper_iteration(costs, mass, beta, steps):
   """Proposition 5.2.1 as printed, with its transposes, from t = 1."""
-  m, n = costs.shape
-  total = [sum(np.exp(-beta * costs[i, j]) for i in range(m)) for j in range(n)]
-  t = 1.0
+  total, share, t = np.exp(-beta * costs).sum(0), 1 / costs.shape[1], 1.0
   for _ in range(steps):
-    residual = [1 / n / (1 + t * total[j]) for j in range(n)]
-    t = mass / sum(total[j] * residual[j] for j in range(n))
-  return np.array([(1 / n - residual[j]) / mass for j in range(n)])
+    residual = share / (1 + t * total)
+    t = mass / (total @ residual)
+  return (share - residual) / mass
 
 
 @pytest.mark.parametrize("steps", [1, 2, 7])
@@ -290,8 +280,7 @@ def test_extreme_masses_and_temperatures():
     np.testing.assert_allclose(weigh(costs, mass=mass), expected, atol=2e-6)
   for mass in (0.3, 1e-30):
     weights = weigh(costs, mass=mass, inverse_temperature=1e12)
-    linear = pooling.gsp_linear_program(costs, mass=mass)
-    np.testing.assert_allclose(weights, linear, atol=2e-6)
+    np.testing.assert_allclose(weights, solve(costs, mass=mass), atol=2e-6)
 
 
 @pytest.mark.parametrize("dtype", gsp_accuracy.LIMITS)
@@ -311,15 +300,6 @@ def test_accuracy(size, dtype, x64):
   left = np.float64(result.plan.residual).sum(1)
   assert np.abs(1 - left - result.mass).max() <= limits[0]
   assert result.plan.converged.all()
-
-
-@pytest.mark.parametrize("solver", ["newton", "fixed_point"])
-def test_a_second_call_outside_jit_traces_nothing(solver, monkeypatch):
-  features, prototypes = np.ones((3, 7, 2), np.float32), np.eye(2, dtype=np.float32)
-  pooling.gsp(features, prototypes, solver=solver, steps=3)
-  with monkeypatch.context() as patched:  # it is not called again
-    patched.setattr(_gsp_weights, "transport", None)
-    pooling.gsp(features, prototypes, solver=solver, steps=3)
 
 
 def test_the_implicit_derivative_solves_for_each_feature_and_the_multiplier():
@@ -342,3 +322,71 @@ def test_the_implicit_derivative_solves_for_each_feature_and_the_multiplier():
     step[i, j] = 1e-5
     ends = [reference(costs + sign * step, mass, beta) for sign in (1, -1)]
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-5, atol=1e-8)
+
+
+def highs(costs, mass):
+  """Transported mass of each feature and the optimal value, all variables at once."""
+  m, n = costs.shape
+  marginals = np.hstack([np.tile(np.eye(n), m), np.eye(n)])  # plan by rows, then r
+  total = np.concatenate([np.ones(m * n), np.zeros(n)])
+  result = optimize.linprog(
+    np.concatenate([costs.ravel(), np.zeros(n)]),
+    A_eq=np.vstack([marginals, total]),
+    b_eq=np.concatenate([np.full(n, 1 / n), [mass]]),
+    method="highs",
+  )
+  assert result.success
+  return result.x[: m * n].reshape(m, n).sum(0), result.fun
+
+
+@pytest.mark.parametrize("mass", [0.05, 0.3, 0.62, 1.0])
+@pytest.mark.parametrize("shape", [(1, 1), (4, 9), (7, 13)])
+def test_equals_highs(shape, mass, x64):
+  costs = np.random.default_rng(shape[0]).random(shape)
+  weights = solve(costs, mass=mass)
+  transported, value = highs(costs, mass)
+  np.testing.assert_allclose(mass * weights, transported, atol=1e-12)
+  np.testing.assert_allclose(mass * weights @ costs.min(0), value, rtol=1e-12)
+
+
+def test_tied_value_equals_highs_and_the_lowest_index_wins(x64):
+  costs = np.array([[0.5, 0.2, 0.9, 0.5, 0.5, 0.5], [0.7, 0.9, 0.5, 0.5, 0.6, 0.5]])
+  weights = solve(costs, mass=0.45)
+  # 2.7 features: the nearest, then the tied ones by index.
+  np.testing.assert_allclose(weights * 2.7, [1, 1, 0.7, 0, 0, 0], atol=1e-12)
+  np.testing.assert_allclose(0.45 * weights @ costs.min(0), highs(costs, 0.45)[1])
+
+
+def test_whole_features_are_whole_in_float32():
+  costs = jnp.arange(100.0)[::-1].reshape(1, 100)
+  for mass in (0.2, 0.5, 0.7):
+    weights = solve(costs, mass=mass)
+    assert (weights > 0.001).sum() == round(100 * mass)
+    np.testing.assert_allclose(weights.sum(), 1, rtol=1e-6)
+
+
+def test_batch_of_masses_and_mask_equal_single_calls():
+  random = np.random.default_rng(2)
+  costs = random.random((3, 2, 4, 6)).astype(np.float32)
+  mass = random.uniform(0.1, 1, (3, 2)).astype(np.float32)
+  where = random.random((3, 2, 6)) < 0.7
+  where[0, 0] = False
+  poisoned = np.where(where[:, :, None], costs, np.nan)
+  weights = solve(poisoned, mass=mass, where=where)
+  assert weights.shape == (3, 2, 6)
+  assert (weights[~where] == 0).all()
+  for place in np.ndindex(3, 2):
+    mask = where[place]
+    if mask.any():
+      share, _ = highs(costs[place][:, mask].astype(np.float64), float(mass[place]))
+      np.testing.assert_allclose(mass[place] * weights[place][mask], share, atol=1e-6)
+
+
+def test_derivatives():
+  costs = jnp.array([[0.4, 0.1, 0.9, 0.2]])
+  slopes = jax.jacfwd(lambda costs, mass: solve(costs, mass=mass), (0, 1))
+  by_cost, by_mass = jax.jit(slopes)(costs, 0.6)
+  assert (by_cost == 0).all()
+  # 2.4 features are taken: weights (0.4, 1, 0, 1) / 2.4, with 4 mass = 2.4.
+  expected = [4 / 2.4 - 0.4 * 4 / 2.4**2, -4 / 2.4**2, 0, -4 / 2.4**2]
+  np.testing.assert_allclose(by_mass, expected, rtol=1e-5, atol=1e-7)

@@ -1,17 +1,21 @@
-"""Nearest neighbour classifiers: decisions, scores, distances to other decisions."""
+"""Nearest neighbour classifiers and few supports: decisions, scores and distances."""
 
 import functools
 from unittest import mock
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.test_util import check_grads
 from scipy.optimize import minimize
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
 from spherejax import prototypes
 from tests import programs
+from tests.metrics.test_robustness import CLASS, ORDER, TOY
+from tests.prototypes.test_optimized import unit
 
 classify = prototypes.nearest_neighbours
 border_scores = prototypes.nearest_neighbour_scores
@@ -20,14 +24,10 @@ RANDOM = np.random.default_rng(0)
 SITES = RANDOM.normal(size=(30, 4)).astype(np.float32)
 LABELS = RANDOM.integers(0, 3, 30)
 POINTS = RANDOM.normal(size=(25, 4)).astype(np.float32)
-TOY = np.array(
-  [[-1, -1], [-2, 1], [2, -2], [1, 1], [2, -1], [0, 0], [2, 1], [1, -1]], np.float32
-)
-CLASS = np.array([0, 0, 0, 0, 0, 1, 1, 1])
 
 
 def lengths(v, norm):
-  return np.linalg.norm(np.float64(v), {"l1": 1, "l2": 2, "linf": np.inf}[norm], -1)
+  return np.linalg.norm(np.float64(v), ORDER[norm], -1)
 
 
 def vote(d, labels, k):
@@ -45,13 +45,12 @@ def soft_scores(d, k, b):
   """Of three classes, in float64; 0 where no site has a term."""
   near = np.sort(d, axis=1)
   middle = (near[:, k - 1] + near[:, k])[:, None] / 2
-  total = by_class(
-    np.sum, np.exp(-b * d) if k == 1 else 1 / (1 + np.exp(b * (d - middle)))
-  )
+  terms = np.exp(-b * d) if k == 1 else 1 / (1 + np.exp(b * (d - middle)))
+  total = by_class(np.sum, terms)
   return np.log(np.where(total > 0, total, 1)) / (b if k == 1 else 1)
 
 
-@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@pytest.mark.parametrize("norm", ORDER)
 def test_decisions_and_scores(norm):
   d = lengths(POINTS[:, None] - SITES[None], norm)
 
@@ -139,15 +138,13 @@ def test_scores_with_linear_borders():
   slope = jax.grad(lambda x: border_scores(x[None], **of_sites)[0, 1])
   slopes = np.asarray(jax.jit(jax.vmap(slope))(points))
   sites, points = np.float64(sites), np.float64(points)
+  squares = lengths(points[:, None] - sites[None], "l2") ** 2
   centre = sites.mean(0)
-  for x, found, gradient in zip(points, scores, slopes, strict=True):
-    squares = ((sites - x) ** 2).sum(1)
-    for label in range(3):
-      expected = ((x - centre) ** 2).sum() - squares[label == LABELS].min()
-      np.testing.assert_allclose(found[label], expected, rtol=2e-5, atol=1e-5)
-    near = sites[LABELS == 1][squares[LABELS == 1].argmin()]
-    np.testing.assert_allclose(gradient, 2 * (near - centre), rtol=1e-5, atol=1e-5)
-    assert found[3] == np.float32(-1e30)
+  expected = ((points - centre) ** 2).sum(1)[:, None] - by_class(np.min, squares)
+  np.testing.assert_allclose(scores[:, :3], expected, rtol=2e-5, atol=1e-5)
+  near = sites[np.where(LABELS == 1, squares, np.inf).argmin(1)]
+  np.testing.assert_allclose(slopes, 2 * (near - centre), rtol=1e-5, atol=1e-5)
+  np.testing.assert_array_equal(scores[:, 3], np.float32(-1e30))
   np.testing.assert_array_equal(np.argmax(scores, axis=1), decisions)
 
 
@@ -158,7 +155,7 @@ def test_ties_go_to_the_lowest():
     assert classify(point, sites, labels, num_classes=3, k=k).tolist() == [label]
 
 
-@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@pytest.mark.parametrize("norm", ORDER)
 def test_least_distances(norm):
   axis = np.linspace(-3, 3, 601)
   grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
@@ -171,9 +168,8 @@ def test_least_distances(norm):
     moves = lengths(grid[near != c] - x, norm)
     assert -1e-6 <= moves.min() - distance < 0.03
   if norm == "l2":
-    np.testing.assert_allclose(
-      found[:8], np.sqrt([0.5, 1.25, 0.5, 0.25, 0.25, 0.5, 0.25, 0.25]), rtol=1e-6
-    )
+    expected = np.sqrt([0.5, 1.25, 0.5, 0.25, 0.25, 0.5, 0.25, 0.25])
+    np.testing.assert_allclose(found[:8], expected, rtol=1e-6)
     sure = prototypes.nearest_neighbour_radius(points, classes, TOY, CLASS)
     assert (np.asarray(sure) <= found + 1e-6).all()
     np.testing.assert_allclose(sure[:8], found[:8], rtol=1e-6)
@@ -245,9 +241,8 @@ def test_scores_leave_out_what_is_not_finite(k, value):
     return found[:, :2].sum(), found
 
   whole = np.arange(len(points)) != 3
-  slopes, found = jax.jit(jax.grad(scores, argnums=(0, 1), has_aux=True))(
-    points[whole], sites
-  )
+  slopes_of = jax.jit(jax.grad(scores, argnums=(0, 1), has_aux=True))
+  slopes, found = slopes_of(points[whole], sites)
   np.testing.assert_allclose(found[:, :2], expected[whole, :2], rtol=2e-4, atol=2e-4)
   assert (np.asarray(found[:, 2:]) <= -1e30).all()
   assert all(np.isfinite(slope).all() for slope in slopes)
@@ -304,7 +299,7 @@ def test_a_programme_that_ends_otherwise_is_no_infeasible_one(monkeypatch):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@pytest.mark.parametrize("norm", ORDER)
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 @pytest.mark.parametrize("name", ["points", "sites"])
 def test_a_distance_needs_finite_points_and_sites(name, wrong, norm):
@@ -312,3 +307,131 @@ def test_a_distance_needs_finite_points_and_sites(name, wrong, norm):
   given[name][2, 1] = wrong
   with pytest.raises(ValueError, match=rf"^{name} must be finite, got {wrong}$"):
     least_distance(given["points"], CLASS, given["sites"], CLASS, norm=norm)
+
+
+squared = prototypes.support_squared_distances
+RNG = np.random.default_rng(0)
+SUPPORTS = RNG.normal(size=(4, 3, 5))
+QUERIES = RNG.normal(size=(7, 5))
+
+
+def squares(queries, supports, representative):
+  """[queries, classes], with NumPy."""
+  if representative == "mean":
+    supports = supports.mean(1, keepdims=True)
+  return ((queries[:, None, None] - supports[None]) ** 2).sum(3).min(2)
+
+
+def transformed(features, transform, centre):
+  if transform == "none":
+    return features
+  rows = features - (centre if transform == "centred_l2" else 0)
+  return unit(rows)
+
+
+@pytest.mark.parametrize("representative", ["mean", "nearest"])
+def test_squared_distances_and_gradients(representative, x64):
+  distances = jax.jit(functools.partial(squared, representative=representative))
+  expected = squares(QUERIES, SUPPORTS, representative)
+  np.testing.assert_allclose(distances(QUERIES, SUPPORTS), expected, rtol=1e-12)
+  options = {"rtol": 1e-6, "atol": 1e-6, "eps": 1e-6}
+  check_grads(distances, (QUERIES, SUPPORTS), 1, ["rev"], **options)
+
+
+def test_the_first_of_equally_near_supports_has_the_gradient():
+  query, supports = jnp.zeros((1, 1)), jnp.array([[[1.0], [1.0]]])
+  slopes = jax.grad(lambda s: squared(query, s, representative="nearest").sum())
+  np.testing.assert_array_equal(slopes(supports), [[[2.0], [0.0]]])
+
+
+def test_small_distances_keep_their_digits():
+  query = np.full((1, 3), 100, np.float32)
+  near = query[None] + np.array([0, 0, 2.0**-10], np.float32)
+  np.testing.assert_array_equal(squared(query, near), [[2.0**-20]])
+
+
+@pytest.mark.parametrize("transform", ["none", "l2", "centred_l2"])
+@pytest.mark.parametrize("representative", ["mean", "nearest"])
+def test_simple_shot_takes_the_nearest_class(transform, representative):
+  base = np.array([0.5, -0.3, 0.2, 0.0, 0.1])
+  for far in (1.0, 1000.0):  # from the origin
+    supports, queries = ((a + far).astype(np.float32) for a in (SUPPORTS, QUERIES))
+    centre = np.float32(base + far) if transform == "centred_l2" else None
+    supports[0, 0] = queries[0] = 0 if centre is None else centre
+    kind = {"transform": transform, "representative": representative}
+    found = prototypes.simple_shot(queries, supports, centre=centre, **kind)
+    wide = (np.float64(a) for a in (queries, supports))
+    x, s = (transformed(a, transform, centre) for a in wide)
+    expected = squares(x, s, representative)
+    best = np.sort(expected, axis=1)
+    clear = best[:, 1] - best[:, 0] > 1e-5 * far * best[:, 1]
+    np.testing.assert_array_equal(found[clear], expected.argmin(1)[clear])
+    assert clear.sum() > 4
+
+
+def test_with_several_supports_it_is_no_cosine_classifier():
+  spread = np.array([[[1.0, 3.0], [1.0, -3.0]], [[0.5, 1.0], [0.5, 1.0]]])
+  query = np.array([[2.0, 0.9]])
+  assert prototypes.simple_shot(query, spread, transform="l2")[0] == 1
+  cosine = transformed(transformed(spread, "l2", None).mean(1), "l2", None)
+  assert np.argmax(cosine @ query[0]) == 0
+
+
+def test_features_far_from_the_origin_keep_their_digits():
+  random = np.random.default_rng(1)
+  far = random.normal(size=64) * 100
+  supports = (far + random.normal(size=(5, 1, 64)) * 1e-2).astype(np.float32)
+  queries = supports[:, 0] + random.normal(size=(5, 64)).astype(np.float32) * 1e-2
+  expected = squares(queries.astype(float), supports.astype(float), "mean").argmin(1)
+  for representative in ("mean", "nearest"):
+    found = prototypes.simple_shot(queries, supports, representative=representative)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_equals_go_to_the_lowest_class():
+  supports = np.array([[[1.0, 0.0]], [[-1.0, 0.0]], [[1.0, 0.0]]])
+  found = prototypes.simple_shot(np.array([[0.0, 3.0], [2.0, 1.0]]), supports)
+  np.testing.assert_array_equal(found, [0, 0])
+
+
+@pytest.mark.parametrize("representative", ["mean", "nearest"])
+def test_accuracies_of_many_episodes_are_those_of_each(representative):
+  features = RNG.normal(size=(40, 6)) + np.repeat(np.eye(4, 6), 10, 0)
+  episodes = [[10 * c + RNG.permutation(10)[:5] for c in RNG.permutation(4)[:3]]
+              for _ in range(21)]  # fmt: skip
+  episodes = np.int32(episodes)
+  kind = {"transform": "centred_l2", "centre": features.mean(0)}
+  kind |= {"representative": representative, "block_size": 4}
+  found = prototypes.episode_accuracies(features, episodes, num_shots=2, **kind)
+  rows = transformed(features, "centred_l2", features.mean(0))
+  expected = []
+  for episode in episodes:
+    right = []
+    for y, own in enumerate(episode):
+      near = squares(rows[own[2:]], rows[episode[:, :2]], representative)
+      right += list(near.argmin(1) == y)
+    expected.append(np.mean(right))
+  np.testing.assert_allclose(found, expected, rtol=1e-6)
+  assert len(set(expected)) > 3
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("representative", ["mean", "nearest"])
+def test_a_class_without_a_finite_centre_is_never_chosen(representative, value):
+  supports, queries = SUPPORTS.copy(), np.concatenate([QUERIES, SUPPORTS[:, 1]])
+  supports[2, :, 0], supports[1, 0, 3] = value, value
+  expected = squares(queries, supports, representative)
+  if representative == "nearest":  # the other supports of class 1 count
+    pairs = ((queries[:, None, None] - supports[None]) ** 2).sum(3)
+    expected = np.where(np.isfinite(pairs), pairs, np.inf).min(2)
+  expected = np.where(np.isfinite(expected), expected, np.inf).argmin(1)
+  assert set(expected) == {0, 3} | ({1} if representative == "nearest" else set())
+  kind = {"representative": representative}
+  found = prototypes.simple_shot(queries, supports, **kind)
+  np.testing.assert_array_equal(found, expected)
+  none = prototypes.simple_shot(queries, np.full((2, 1, 5), value), **kind)
+  np.testing.assert_array_equal(none, -1)
+  features = np.array([[0], [10], [value], [0], [10], [5]])
+  episodes = np.array([[[0, 3], [1, 4], [2, 5]]])
+  found = prototypes.episode_accuracies(features, episodes, num_shots=1, **kind)
+  np.testing.assert_allclose(found, [2 / 3], rtol=1e-6)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from spherejax import _versions, prototypes
+from tests.prototypes.test_optimized import cosines
 
 KEY = jax.random.key(0)
 
@@ -17,14 +18,6 @@ def recursion(last):
   below = np.sqrt(1 - 1 / last**2) * recursion(last - 1)
   top = np.concatenate([[1.0], np.full(last, -1 / last)])
   return np.concatenate([top[None], np.pad(below, ((0, 0), (1, 0)))])
-
-
-def cosines(points):
-  """Cosines of different rows, in float64; also that the rows are unit vectors."""
-  points = np.asarray(points, np.float64)
-  gram = points @ points.T
-  np.testing.assert_allclose(np.diag(gram), 1, atol=1e-6)
-  return gram[~np.eye(len(gram), dtype=bool)]
 
 
 def potential(points, t=2.0):

@@ -35,8 +35,6 @@ def test_equals_the_loop(seed, first, x64):
   result = greedy_k_centre(points, 12, first=first)
   np.testing.assert_array_equal(result.indices, indices)
   np.testing.assert_allclose(result.radii, radii, rtol=1e-12, atol=1e-14)
-  assert (np.diff(result.radii) <= 1e-12).all()
-  assert len(set(np.asarray(result.indices).tolist())) == 12
 
 
 def test_initial_centres_count_and_are_not_returned(x64):

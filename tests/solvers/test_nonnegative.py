@@ -14,29 +14,23 @@ def least_error(matrix, target):
   """Of the least squares of subsets of the columns that come out nonnegative."""
   best = np.linalg.norm(target)
   for support in itertools.product([False, True], repeat=matrix.shape[1]):
-    chosen = matrix[:, support]
-    some = np.linalg.lstsq(chosen, target)[0]
-    error = np.linalg.norm(chosen @ some - target)
+    some = np.linalg.lstsq(matrix[:, support], target)[0]
     if (some >= 0).all():
-      best = min(best, error)
+      best = min(best, np.linalg.norm(matrix[:, support] @ some - target))
   return best
 
 
-def problems():
+def test_no_support_is_better():
   random = np.random.default_rng(0)
   for _ in range(60):
-    rows, columns = random.integers(1, 7, 2)
-    matrix = random.integers(-2, 3, (rows, columns)).astype(float)
-    yield matrix, random.integers(-3, 4, rows).astype(float)
-    yield random.normal(size=(rows, columns)), random.normal(size=rows)
-
-
-def test_no_support_is_better():
-  for matrix, target in problems():
-    weights = solvers.host_nonnegative_least_squares(matrix, target)
-    assert (weights >= 0).all()
-    error = np.linalg.norm(matrix @ weights - target)
-    np.testing.assert_allclose(error, least_error(matrix, target), atol=1e-9)
+    rows, _ = shape = tuple(random.integers(1, 7, 2))
+    whole = random.integers(-2, 3, shape), random.integers(-3, 4, rows)
+    for values in (whole, (random.normal(size=shape), random.normal(size=rows))):
+      matrix, target = (value.astype(float) for value in values)
+      weights = solvers.host_nonnegative_least_squares(matrix, target)
+      assert (weights >= 0).all()
+      error = np.linalg.norm(matrix @ weights - target)
+      np.testing.assert_allclose(error, least_error(matrix, target), atol=1e-9)
 
 
 def test_a_minimum_also_where_scipys_is_none(monkeypatch):

@@ -61,13 +61,11 @@ def by_loops(state, steps, period):
   for number, batch in enumerate(itertools.islice(batches(0), steps), 1):
     x, y = batch["x"].astype(np.float64), batch["label"]
     u = x @ weights
-    z = u / np.linalg.norm(u, axis=1, keepdims=True)
-    gradient = np.zeros_like(weights)
-    for i, target in enumerate(p[a[y]]):
-      c = z[i] @ target
-      pull = -(1 - c) * (target - c * z[i]) / np.linalg.norm(u[i])
-      gradient += np.outer(x[i], pull) / len(y)
-    weights = weights - RATE * gradient
+    norms, targets = np.linalg.norm(u, axis=1, keepdims=True), p[a[y]]
+    z = u / norms
+    c = np.sum(z * targets, axis=1, keepdims=True)
+    pulls = -(1 - c) * (targets - c * z) / norms
+    weights = weights - RATE * x.T @ pulls / len(y)
     for k in set(y.tolist()):
       mixed = DECAY * m[k] + (1 - DECAY) * z[y == k].mean(0)
       m[k] = mixed / np.linalg.norm(mixed)

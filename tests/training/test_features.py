@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shutil
 from unittest import mock
 
 import jax.numpy as jnp
@@ -100,7 +99,6 @@ def test_damaged_files_are_named(tmp_path):
 def test_features_that_are_none(features, error, message, tmp_path):
   with pytest.raises(error, match=message):
     keep(tmp_path, lambda images: features)
-  shutil.rmtree(tmp_path)
 
 
 def test_a_set_without_json(tmp_path):

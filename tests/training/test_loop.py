@@ -1,4 +1,7 @@
-"""The loop: what it reports, keeps, stops for, and survives."""
+"""The loop: what it reports, keeps, stops for, and survives.
+
+Its monitor: the best evaluation, patience and the plateau rule, against plain loops.
+"""
 
 import functools
 import itertools
@@ -16,6 +19,7 @@ import optax
 import pytest
 
 from spherejax import training
+from spherejax.training import _monitor
 from tests.training import resumable_run
 from tests.training.test_checkpoints import damage_truncate as cut
 from tests.training.trees import assert_same
@@ -71,7 +75,6 @@ def linear(params, batch_stats, batch, *, key, axis_name):
 
 
 LINEAR = training.make_step(linear, optax.sgd(0.125))
-DEVICES = jax.devices()[:1]
 PLATEAU = optax.contrib.reduce_on_plateau(0.5, patience=2, rtol=0, atol=1e-3)
 
 
@@ -88,7 +91,12 @@ def ones(first, number=1000, bad=None, value=np.nan):
 def fit_linear(batches=ones, step=LINEAR, state=None, **options):
   options = {"steps": 8, "report_every": 4, "progress": False} | options
   state = linear_state() if state is None else state
-  return training.fit(state, step, batches, devices=DEVICES, **options)
+  return training.fit(state, step, batches, devices=jax.devices()[:1], **options)
+
+
+SCORES = {2: 0.1, 4: 0.5, 6: 0.3, 8: 0.4, 10: 0.9}
+SCORED = {"evaluate_every": 2, "monitor": training.Monitor("score")}
+SCORED["evaluate"] = lambda state: {"score": SCORES[int(state.step)]}
 
 
 def run_in(folder, **options):
@@ -174,23 +182,16 @@ def test_lost_process_is_explained(tmp_path, monkeypatch):
 
 
 def test_patience_ends_the_run_and_the_best_state_is_kept(tmp_path):
-  values = {2: 0.1, 4: 0.5, 6: 0.45, 8: 0.5, 10: 0.9}
-  calls = []
-
-  def evaluate(state):
-    calls.append(int(state.step))
-    return {"score": values[int(state.step)]}
-
-  options = {"steps": 20, "evaluate": evaluate, "evaluate_every": 2}
+  options = SCORED | {"evaluate": mock.Mock(wraps=SCORED["evaluate"]), "steps": 20}
   options |= {"monitor": training.Monitor("score", patience=2), "checkpoint_every": 100}
   result, again = (run_in(tmp_path, **options) for _ in range(2))
-  assert calls == [2, 4, 6, 8]
+  assert options["evaluate"].call_count == 4
   for run in (result, again):  # the finished run stays finished
     assert run.stopped_early
     assert int(run.state.step) == 8
     assert int(run.best.step) == 4
     np.testing.assert_allclose(run.best.params["network"]["w"], 1 - 0.75**4)
-    assert run.evaluations == [{"step": s, "score": values[s]} for s in (2, 4, 6, 8)]
+    assert run.evaluations == [{"step": s, "score": SCORES[s]} for s in (2, 4, 6, 8)]
 
 
 def test_another_monitor_does_not_go_on_with_what_this_one_saw(tmp_path):
@@ -206,14 +207,6 @@ def test_another_monitor_does_not_go_on_with_what_this_one_saw(tmp_path):
     # Patience and margin are no matter of what was seen.
     fit_linear(steps=4, monitor=training.Monitor("score", patience=3), **options)
     assert checkpoints.latest_step() == 4
-
-
-SCORES = {2: 0.1, 4: 0.5, 6: 0.3, 8: 0.4, 10: 0.9}
-SCORED = {
-  "evaluate": lambda state: {"score": SCORES[int(state.step)]},
-  "evaluate_every": 2,
-  "monitor": training.Monitor("score"),
-}
 
 
 def resume(folder, steps, **options):
@@ -351,3 +344,95 @@ def test_without_a_finite_evaluation_the_first_state_is_the_best(tmp_path, bad):
     assert result.state.step == steps
     assert result.best.step == 0
     np.testing.assert_array_equal(result.best.params["network"]["w"], [0, 0])
+
+
+# --- The monitor ---
+
+VALUES = [0.1, 0.2, 0.2, 0.2004, 0.19, 0.25, np.nan, 0.25, 0.24, 0.1, *[0.3] * 4]
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+@pytest.mark.parametrize("margin", [0.0, 1e-3])
+def test_best_and_patience(mode, margin):
+  sign = 1 if mode == "max" else -1
+  values = [sign * value for value in VALUES]
+  monitor = training.Monitor("score", mode=mode, margin=margin, patience=3)
+  state = _monitor.start(monitor)
+  best, since = None, 0
+  for index, value in enumerate(values):
+    since += 1
+    if best is None or sign * (value - values[best]) > margin:
+      best, since = index, 0
+    state, improved = _monitor.observe(monitor, state, index, value)
+    assert state.best_step == best
+    assert state.best == values[best]
+    assert state.stale == since
+    assert improved == (since == 0)
+    assert _monitor.should_stop(monitor, state) == (since >= 3)
+
+
+def test_scale_of_a_metric_that_is_to_rise():
+  rule = optax.contrib.reduce_on_plateau(0.5, patience=2, rtol=0, atol=1e-3, cooldown=1)
+  monitor = training.Monitor("score", plateau=rule)
+  _monitor.check(monitor)
+  state = _monitor.start(monitor)
+  assert _monitor.learning_rate_scale(state) == 1
+  scale, best, bad, wait = 1.0, -np.inf, 0, 0
+  for index, value in enumerate(VALUES):
+    state, _ = _monitor.observe(monitor, state, index, value)
+    bad += 1
+    if value > best + 1e-3:
+      best, bad = value, 0
+    if wait:
+      wait, bad = wait - 1, 0
+    elif bad == 2:
+      scale, bad, wait = scale * 0.5, 0, 1
+    assert _monitor.learning_rate_scale(state) == scale
+  assert scale < 1
+
+
+def test_monitors_that_cannot_work():
+  # With a relative tolerance, an equal value of a negative cost counts as better.
+  rule = optax.contrib.reduce_on_plateau(0.5, patience=2)
+  for wrong, message in (
+    ({"plateau": rule}, "rtol=0"),
+    ({"mode": "up"}, "mode must be one of 'max', 'min', got 'up'"),
+    ({"margin": -1.0}, "margin must be in"),
+    ({"patience": 0}, "patience must be at least 1, got 0"),
+  ):
+    with pytest.raises(ValueError, match=message):
+      _monitor.check(training.Monitor("score", **wrong))
+  _monitor.check(training.Monitor("score", mode="min", plateau=rule))
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, 2, 3])
+def test_what_is_no_finite_number_is_never_the_best(mode, bad, place):
+  values = [0.1, 0.3, 0.2] if mode == "max" else [-0.1, -0.3, -0.2]
+  values.insert(place, bad)
+  rule = optax.contrib.reduce_on_plateau(0.5, patience=9, rtol=0, atol=1e-3)
+  monitor = training.Monitor("score", mode=mode, plateau=rule)
+  state = _monitor.start(monitor)
+  for index, value in enumerate(values):
+    state, improved = _monitor.observe(monitor, state, index, value)
+    assert not (improved and not np.isfinite(value))
+  best = next(i for i, value in enumerate(values) if abs(value) == 0.3)
+  assert (state.best, state.best_step) == (values[best], best)
+  assert _monitor.learning_rate_scale(state) == 1
+  # The rule, too, waits for a value better than 0.3, and not than infinity.
+  assert abs(state.plateau[1]) == np.float32(0.3)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_nothing_is_the_best_of_no_finite_number(bad):
+  monitor = training.Monitor("score", patience=3)
+  state = _monitor.start(monitor)
+  assert _monitor.learning_rate_scale(state) == 1  # without a rule
+  for index in range(3):
+    assert not _monitor.should_stop(monitor, state)
+    state, improved = _monitor.observe(monitor, state, index, bad)
+    assert not improved
+  assert state.best is None
+  assert state.best_step is None
+  assert _monitor.should_stop(monitor, state)

@@ -15,6 +15,5 @@ def bits(tree):
 def assert_same(actual, expected):
   assert jax.tree.structure(actual) == jax.tree.structure(expected)
   for new, old in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
-    assert new.dtype == old.dtype
-    assert new.shape == old.shape
+    assert (new.dtype, new.shape) == (old.dtype, old.shape)
   assert bits(actual) == bits(expected)

@@ -67,12 +67,8 @@ def test_the_defaults_find_what_an_exact_grid_finds(number):
   points = found.x_adv.astype(np.float64)
   away = np.linalg.norm(points[:, :, None] - sites[:, None], axis=3)
   assert (away.argmin(2) == np.arange(SITES)).all()
-  decided = np.stack(
-    [
-      scores(network, row, np.tanh).argmax(1)
-      for (network, _), row in zip(networks, points, strict=True)
-    ]
-  )
+  pairs = zip(networks, points, strict=True)
+  decided = np.stack([scores(n, row, np.tanh).argmax(1) for (n, _), row in pairs])
   np.testing.assert_array_equal(decided != labels, found.success)
   assert (found.success & ~broken).mean() < 0.02
   assert 0.2 < broken.mean() < 0.5

@@ -20,7 +20,7 @@ AS_IN_OTHERS = {
 
 
 class Case(NamedTuple):
-  """One loss: how it is called, and its value by loops.
+  """One loss: how it is called, and its value in NumPy.
 
   Attributes:
     loss: of (rows, labels, params, **options) to [batch]. The options are always

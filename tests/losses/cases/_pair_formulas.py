@@ -1,176 +1,129 @@
-"""Pair losses by loops over the rows.
+"""Pair losses of a matrix, in NumPy.
 
-A formula takes a matrix, the positive and negative columns of each row, and the
-numbers; `frozen` is where its stopped gradients are evaluated.
+A formula takes a matrix, the masks of the positive and the negative columns of each
+row, and the numbers; `frozen` is where its stopped gradients are evaluated.
 """
-
-import math
 
 import numpy as np
 
 from tests.losses.cases._parts import lse, softplus
 
 
-def rows_of(positives, negatives):
-  """Number, positive and negative columns of each row."""
-  return zip(range(len(positives)), positives, negatives, strict=True)
+def active(terms, among):
+  """The positive ones of the terms of some pairs; 0 elsewhere."""
+  return np.where(among, np.maximum(terms, 0), 0)
 
 
-def averaged(parts):
+def averaged(terms):
   """Sums over the number of positive terms, times the number of rows."""
-  count = sum(term > 0 for terms in parts for term in terms)
-  return np.array(
-    [
-      len(parts) * sum(max(term, 0) for term in terms) / count if count else 0.0
-      for terms in parts
-    ]
-  )
+  return len(terms) * terms.sum(1) / max((terms > 0).sum(), 1)
 
 
-def contrastive(m, positives, negatives, p, frozen, average="nonzero"):
-  pull = [list(m[i, row] - p["positive_margin"]) for i, row in enumerate(positives)]
-  push = [list(p["negative_margin"] - m[i, row]) for i, row in enumerate(negatives)]
+def contrastive(m, near, far, p, frozen, average="nonzero"):
+  pull = active(m - p["positive_margin"], near)
+  push = active(p["negative_margin"] - m, far)
   if average == "nonzero":
     return averaged(pull) + averaged(push)
-  terms = [a + b for a, b in zip(pull, push, strict=True)]
-  return [sum(max(term, 0) for term in row) / m.shape[1] for row in terms]
+  return (pull + push).mean(1)
 
 
 signal_to_noise_contrastive = contrastive
 
 
-def hadsell_contrastive(m, positives, negatives, p, frozen):
-  return [
-    sum(m[i, near] ** 2) / 2 + sum(np.maximum(p["margin"] - m[i, far], 0) ** 2) / 2
-    for i, near, far in rows_of(positives, negatives)
-  ]
+def hadsell_contrastive(m, near, far, p, frozen):
+  return (near * m**2 + active(p["margin"] - m, far) ** 2).sum(1) / 2
 
 
-def cosine_contrastive(m, positives, negatives, p, frozen):
-  return [
-    sum(np.maximum(1 - m[i, near], 0)) + sum(np.maximum(m[i, far] - p["margin"], 0))
-    for i, near, far in rows_of(positives, negatives)
-  ]
+def cosine_contrastive(m, near, far, p, frozen):
+  return (active(1 - m, near) + active(m - p["margin"], far)).sum(1)
 
 
-def threshold_consistent_margin(m, positives, negatives, p, frozen):
-  pull = averaged([p["positive_margin"] - m[i, row] for i, row in enumerate(positives)])
-  push = averaged([m[i, row] - p["negative_margin"] for i, row in enumerate(negatives)])
+def threshold_consistent_margin(m, near, far, p, frozen):
+  pull = averaged(active(p["positive_margin"] - m, near))
+  push = averaged(active(m - p["negative_margin"], far))
   return p["positive_weight"] * pull + p["negative_weight"] * push
 
 
-def intra_pair_variance(m, positives, negatives, p, frozen):
-  every_near = np.concatenate([m[i, row] for i, row in enumerate(positives)])
-  every_far = np.concatenate([m[i, row] for i, row in enumerate(negatives)])
+def intra_pair_variance(m, near, far, p, frozen):
   values = np.zeros(len(m))
-  for i, near, far in rows_of(positives, negatives):
-    if near:
-      short = (1 - p["positive_tolerance"]) * every_near.mean() - m[i, near]
-      values[i] += len(m) * sum(np.maximum(short, 0) ** 2) / len(every_near)
-    if far:
-      over = m[i, far] - (1 + p["negative_tolerance"]) * every_far.mean()
-      values[i] += len(m) * sum(np.maximum(over, 0) ** 2) / len(every_far)
+  if near.any():
+    short = (1 - p["positive_tolerance"]) * m[near].mean() - m
+    values += len(m) * (active(short, near) ** 2).sum(1) / near.sum()
+  if far.any():
+    over = m - (1 + p["negative_tolerance"]) * m[far].mean()
+    values += len(m) * (active(over, far) ** 2).sum(1) / far.sum()
   return values
 
 
-def multi_similarity(m, positives, negatives, p, frozen):
+def multi_similarity(m, near, far, p, frozen):
   a, b, t = p["positive_scale"], p["negative_scale"], p["threshold"]
-  return [
-    softplus(lse(-a * (m[i, near] - t))) / a + softplus(lse(b * (m[i, far] - t))) / b
-    for i, near, far in rows_of(positives, negatives)
-  ]
+  return softplus(lse(-a * (m - t), near)) / a + softplus(lse(b * (m - t), far)) / b
 
 
-def circle(m, positives, negatives, p, frozen):
+def circle(m, near, far, p, frozen):
   (m0, p0), margin, scale = frozen, p["margin"], p["scale"]
-  values = []
-  for i, near, far in rows_of(positives, negatives):
-    pull = np.maximum(1 + p0["margin"] - m0[i, near], 0) * (m[i, near] - (1 - margin))
-    push = np.maximum(m0[i, far] + p0["margin"], 0) * (m[i, far] - margin)
-    values.append(softplus(lse(-scale * pull) + lse(scale * push)))
-  return values
+  pull = np.maximum(1 + p0["margin"] - m0, 0) * (m - (1 - margin))
+  push = np.maximum(m0 + p0["margin"], 0) * (m - margin)
+  return softplus(lse(-scale * pull, near) + lse(scale * push, far))
 
 
-def nca(m, positives, negatives, p, frozen, form="log"):
-  values = np.zeros(len(m))
-  for i, near, far in rows_of(positives, negatives):
-    if near:
-      logits = -p["scale"] * m[i]
-      value = lse(logits[near + far]) - lse(logits[near])
-      values[i] = value if form == "log" else 1 - math.exp(-value)
-  return values
+def nca(m, near, far, p, frozen, form="log"):
+  logits = -p["scale"] * m
+  values = lse(logits, near | far) - lse(logits, near)
+  return np.where(near.any(1), values if form == "log" else 1 - np.exp(-values), 0)
 
 
-def generalized_lifted_structure(m, positives, negatives, p, frozen):
-  above, below = p["positive_margin"], p["negative_margin"]
-  return [
-    max(lse(m[i, near] - above) + lse(below - m[i, far]), 0)
-    for i, near, far in rows_of(positives, negatives)
-  ]
+def generalized_lifted_structure(m, near, far, p, frozen):
+  pull, push = lse(m - p["positive_margin"], near), lse(p["negative_margin"] - m, far)
+  return np.maximum(pull + push, 0)
 
 
-def lifted_structure(m, positives, negatives, p, frozen, ends=2):
-  near = [lse(p["margin"] - m[i, row]) for i, row in enumerate(negatives)]
-  values = np.zeros(len(m))
-  for i in range(len(m)):
-    for j in positives[i]:
-      joint = lse([near[i], near[j]][:ends])
-      values[i] += max(joint + m[i, j], 0) ** 2 / 2 / ends
-  return values
+def lifted_structure(m, near, far, p, frozen, ends=2):
+  closest = lse(p["margin"] - m, far)
+  joint = closest[:, None] if ends == 1 else np.logaddexp.outer(closest, closest)
+  return (active(joint + m, near) ** 2).sum(1) / 2 / ends
 
 
-def margin(m, positives, negatives, p, frozen, form="pairs"):
-  boundary = p.get("boundaries", [float(p["boundary"])] * len(m))
-  alpha = p["margin"]
-  parts = []
-  for i, near, far in rows_of(positives, negatives):
-    pull = list(m[i, near] - boundary[i] + alpha)
-    push = list(boundary[i] - m[i, far] + alpha)
-    if form == "triplets":
-      pull, push = pull * len(far), push * len(near)
-    parts.append(pull + push)
-  used = [bool(terms) for terms in parts]
-  share = p["boundary_weight"] * len(m) / max(sum(used), 1)
-  return averaged(parts) + share * np.array(used) * np.array(boundary)
+def margin(m, near, far, p, frozen, form="pairs"):
+  boundary = np.broadcast_to(p.get("boundaries", p["boundary"]), len(m))
+  terms = np.where(near, 1, -1) * (m - boundary[:, None]) + p["margin"]
+  copies = near + far
+  if form == "triplets":  # each positive with each negative
+    copies = near * far.sum(1, keepdims=True) + far * near.sum(1, keepdims=True)
+  terms, used = copies * active(terms, copies > 0), copies.any(1)
+  values = len(m) * terms.sum(1) / max(copies[terms > 0].sum(), 1)
+  share = p["boundary_weight"] * len(m) / max(used.sum(), 1)
+  return values + share * used * boundary
 
 
-def n_pair(m, positives, negatives, p, frozen):
+def n_pair(m, near, far, p, frozen):
   """N-pair loss of chosen pairs: the first positive of a row."""
-  values = np.zeros(len(m))
-  for i, near, far in rows_of(positives, negatives):
-    if near:
-      values[i] = softplus(lse(m[i, far] - m[i, near[0]]))
-  return values
+  positive = m[np.arange(len(m)), near.argmax(1)]
+  return near.any(1) * softplus(lse(m - positive[:, None], far))
 
 
-def dynamic_soft_margin(m, positives, negatives, p, frozen, ends=2):
+def dynamic_soft_margin(m, near, far, p, frozen, ends=2):
+  used = near.any(1) & far.any(1)
+
   def leads(m):
-    result = [None] * len(m)
-    for i, near, far in rows_of(positives, negatives):
-      if near and far:
-        hardest = near[np.argmax(m[i, near])]  # the first under ties
-        ends_of_pair = (i, hardest)[:ends]
-        nearest = min(m[a, negatives[a]].min(initial=math.inf) for a in ends_of_pair)
-        result[i] = m[i, hardest] - nearest
-    return result
+    hardest = np.where(near, m, -np.inf).argmax(1)  # the first under ties
+    nearest = np.where(far, m, np.inf).min(1)
+    if ends == 2:
+      nearest = np.minimum(nearest, nearest[hardest])
+    return (m[np.arange(len(m)), hardest] - nearest)[used]
 
   m0, p0 = frozen
-  history = np.asarray(p0["histogram"], float)
-  bins, counts, weights = len(history), np.zeros(len(history)), []
+  history, places = np.asarray(p0["histogram"], float), leads(m0) + 2
+  bins, counts = len(history), np.zeros(len(history))
   step = 4 / (bins - 1)
-  for lead in leads(m0):
-    if lead is not None:
-      index = min(int((lead + 2) // step), bins - 2)
-      share = (lead + 2) / step - index
-      counts[index] += 1 - share
-      counts[index + 1] += share
+  below = (places // step).astype(int)
+  index = np.minimum(below, bins - 2)
+  share = places / step - index
+  np.add.at(counts, index, 1 - share)
+  np.add.at(counts, index + 1, share)
   if counts.sum() > 0:
     old = history / history.sum()
     history = (1 - p0["momentum"]) * old + p0["momentum"] * counts / counts.sum()
-  for lead in leads(m0):
-    index = 0 if lead is None else int((lead + 2) // step)
-    weights.append(history[: index + 1].sum())
-  return [
-    0.0 if lead is None else weight * lead
-    for weight, lead in zip(weights, leads(m), strict=True)
-  ]
+  values = np.zeros(len(m))
+  values[used] = leads(m) * [history[: k + 1].sum() for k in below]
+  return values

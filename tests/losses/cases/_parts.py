@@ -1,11 +1,10 @@
 """Parts of the cases of several families; their formulas are in NumPy and loops."""
 
-import math
-
 import numpy as np
 
 from spherejax import losses
 from tests.losses.cases._frame import LABELS, Case
+from tests.losses.slopes import values_of
 
 
 def call(name, *tables, **static):
@@ -14,8 +13,7 @@ def call(name, *tables, **static):
   def loss(rows, labels, params, **options):
     data = [rows[table] for table in tables or sorted(rows)]
     data += [] if labels is None else [labels]
-    found = getattr(losses, name)(*data, **static, **params, **options)
-    return found[0] if isinstance(found, tuple) else found
+    return values_of(name, *data, **static, **params, **options)
 
   return loss
 
@@ -54,27 +52,23 @@ def cosines(x):
 
 
 def pairs(labels, others=None):
-  """Positive and negative columns of each row; the batch itself without others."""
-  columns = labels if others is None else others
-  positives, negatives = [], []
-  for i, label in enumerate(labels):
-    every = [j for j in range(len(columns)) if others is not None or j != i]
-    positives.append([j for j in every if columns[j] == label])
-    negatives.append([j for j in every if columns[j] != label])
-  return positives, negatives
+  """Masks of positives and negatives; of the batch itself without others."""
+  same = np.equal.outer(labels, labels if others is None else others)
+  itself = np.eye(*same.shape, dtype=bool) & (others is None)
+  return same & ~itself, ~same
 
 
 def against_itself(name, measure, formula, params, static, options, **contract):
   """A loss of a batch with itself; of each row with itself, too, with `include_self`.
 
-  `formula` is of a matrix, the columns of each row, the params, and `static`; `options`
-  are further ones of the loss.
+  `formula` is of a matrix, the masks of its positives and of its negatives, the params,
+  and `static`; `options` are further ones of the loss.
   """
 
   def oracle(rows, labels, params):
     near, far = pairs(labels)
     if "include_self" in options:
-      near = [[*row, i] for i, row in enumerate(near)]
+      near |= np.eye(len(labels), dtype=bool)
     x, normalize = rows["embeddings"], options.get("normalize", "l2")
     return formula(matrix_of(measure, x, x, normalize), near, far, params, **static)
 
@@ -96,12 +90,12 @@ def against_batch(name, kind, formula, params, static, **contract):
   return Case(loss, oracle, {"matrix": (kind, len(LABELS))}, params, **contract)
 
 
-def lse(values):
-  """log sum exp; -inf of nothing."""
-  largest = max(values, default=-math.inf)
-  if largest == -math.inf:
-    return -math.inf
-  return largest + math.log(sum(math.exp(value - largest) for value in values))
+def lse(values, among=True):
+  """log sum exp over the last axis; -inf of nothing."""
+  values = np.where(among, values, -np.inf)
+  largest = values.max(axis=-1, keepdims=True, initial=-1e300)
+  with np.errstate(divide="ignore"):
+    return largest[..., 0] + np.log(np.exp(values - largest).sum(axis=-1))
 
 
 def entropy(logits, target):
@@ -110,7 +104,7 @@ def entropy(logits, target):
 
 
 def softplus(value):
-  return 0.0 if value == -math.inf else np.logaddexp(0, value)
+  return np.logaddexp(0, value)
 
 
 def by_row(value):

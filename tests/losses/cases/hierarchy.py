@@ -1,6 +1,5 @@
 """Losses over a tree of classes or distances of classes."""
 
-import itertools
 import math
 
 import jax.numpy as jnp
@@ -9,7 +8,7 @@ from scipy import special
 
 from spherejax import losses
 from tests.losses.cases._frame import CLASSES, Case
-from tests.losses.cases._parts import by_row, cosines, entropy, euclidean
+from tests.losses.cases._parts import by_row, cosines, entropy, euclidean, softplus
 
 # Unequal depths, a chain of single children (7 below 15 below 14), ten leaves. Every
 # node but the root 10 by its parent; the columns stand in the order of COLUMNS.
@@ -72,15 +71,12 @@ def distorted(apart, scale=None):
 
 
 def ranked(similar):
-  def term(i, j, k):
-    target = (1 + np.sign(DISTANCES[i, k] - DISTANCES[i, j])) / 2
-    probability = 1 / (1 + math.exp(similar[i, k] - similar[i, j]))
-    return -target * math.log(probability) - (1 - target) * math.log(1 - probability)
-
-  values = np.zeros(CLASSES)
-  for i, j, k in itertools.permutations(range(CLASSES), 3):
-    values[i] += term(i, j, k) / ((CLASSES - 1) * (CLASSES - 2))
-  return values
+  # [i, j, k]: what class k is for class i, less what class j is.
+  gaps, farther = (x[:, None] - x[..., None] for x in (similar, DISTANCES))
+  target, differ = (1 + np.sign(farther)) / 2, ~np.eye(CLASSES, dtype=bool)
+  terms = target * softplus(gaps) + (1 - target) * softplus(-gaps)
+  triplets = differ[:, :, None] & differ[:, None] & differ
+  return (triplets * terms).sum((1, 2)) / ((CLASSES - 1) * (CLASSES - 2))
 
 
 POINTS = np.random.default_rng(0).normal(size=(CLASSES, 3))

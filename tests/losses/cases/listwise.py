@@ -1,10 +1,9 @@
-"""Losses that compare each positive with a whole list, by loops."""
-
-import math
+"""Losses that compare each positive with a whole list."""
 
 import numpy as np
 
 from tests.losses.cases._frame import Case
+from tests.losses.cases._pair_formulas import active
 from tests.losses.cases._parts import (
   against_batch,
   against_itself,
@@ -12,131 +11,100 @@ from tests.losses.cases._parts import (
   distance,
   dot,
   lse,
+  matrix_of,
   pairs,
   project,
   softplus,
   squared,
 )
 
-# --- formulas: of a matrix, the lists of each row, and the numbers ---
+# --- formulas: of a matrix, the masks of its pairs, and the numbers ---
 
 
 def tuplet_margin(s, near, far, p):
-  values = np.zeros(len(s))
-  for i in range(len(s)):
-    for j in near[i]:
-      square = 1 - s[i, j] ** 2
-      sine = math.sqrt(square) if square > 1e-14 else 0.0  # duplicates
-      turned = s[i, j] * math.cos(p["margin"]) + sine * math.sin(p["margin"])
-      values[i] += softplus(lse(p["scale"] * (s[i, far[i]] - turned)))
-  return values
+  square = 1 - s**2
+  sine = np.sqrt(np.where(square > 1e-14, square, 0))  # duplicates
+  turned = s * np.cos(p["margin"]) + sine * np.sin(p["margin"])
+  terms = p["scale"] * (s[:, None] - turned[..., None])  # [anchors, positives, others]
+  return (near * softplus(lse(terms, far[:, None]))).sum(1)
 
 
-def soft_histogram(values, nodes):
-  """How much of the values lies at each node."""
-  width = nodes[1] - nodes[0]
-  clipped = [min(max(v, nodes[0]), nodes[-1]) for v in values]
-  return [sum(max(0, 1 - abs(v - node) / width) for v in clipped) for node in nodes]
+def soft_histograms(values, among, nodes):
+  """[rows, nodes]: how much of some values of each row lies at each node."""
+  gaps = np.abs(np.clip(values, nodes[0], nodes[-1])[..., None] - nodes)
+  shares = np.maximum(0, 1 - gaps / (nodes[1] - nodes[0]))
+  return (among[..., None] * shares).sum(1)
+
+
+def over_positives(terms, near):
+  return (near * terms).sum(1) / np.maximum(near.sum(1), 1)
 
 
 def fast_ap(d, near, far, p, bins):
-  nodes = [4 * k / bins for k in range(bins + 1)]
-  values = np.zeros(len(d))
-  for i in range(len(d)):
-    if near[i]:
-      own = soft_histogram(d[i, near[i]], nodes)
-      every = soft_histogram(d[i, near[i] + far[i]], nodes)
-      found = total = missed = 0.0
-      for a, b in zip(own, every, strict=True):
-        found, total = found + a, total + b
-        missed += a * (1 - found / total) if total else 0
-      values[i] = missed / len(near[i])
-  return values
+  nodes = 4 * np.arange(bins + 1) / bins
+  positives, every = (soft_histograms(d, x, nodes) for x in (near, near | far))
+  closer, total = positives.cumsum(1), every.cumsum(1)
+  missed = positives * (1 - closer / np.where(total > 0, total, 1))
+  return missed.sum(1) / np.maximum(near.sum(1), 1)
 
 
-def above(difference, temperature):
-  return 1 / (1 + math.exp(-max(min(difference / temperature, 500), -500)))
+def above(s, among, p):
+  """[rows, entries]: how many of some entries of the row are more similar, softly."""
+  leads = (s[:, None] - s[..., None]) / p["temperature"]
+  return (among[:, None] / (1 + np.exp(-np.clip(leads, -500, 500)))).sum(2)
 
 
 def smooth_ap(s, near, far, p):
-  values = np.zeros(len(s))
-  for i in range(len(s)):
-    for j in near[i]:
-      own = 1 + sum(
-        above(s[i, k] - s[i, j], p["temperature"]) for k in near[i] if k != j
-      )
-      other = sum(above(s[i, k] - s[i, j], p["temperature"]) for k in far[i])
-      values[i] += other / (own + other) / len(near[i])
-  return values
+  # An entry is half above itself.
+  positives, negatives = above(s, near, p) + 0.5, above(s, far, p)
+  return over_positives(negatives / (positives + negatives), near)
 
 
 PENALTIES = {
   "O": lambda r, b, a: r,
-  "Iu": lambda r, b, a: (1 + r) * math.log(1 + r),
-  "Ib": lambda r, b, a: (b * r - math.log(1 + b * r)) / b**2,
-  "Ds": lambda r, b, a: math.log(1 + r),
+  "Iu": lambda r, b, a: (1 + r) * np.log(1 + r),
+  "Ib": lambda r, b, a: (b * r - np.log(1 + b * r)) / b**2,
+  "Ds": lambda r, b, a: np.log(1 + r),
   "Dq": lambda r, b, a: 1 - 1 / (1 + r) ** a,
 }
 
 
 def pnp(s, near, far, p, penalty):
-  b, a = p["steepness"], p["exponent"]
-  values = np.zeros(len(s))
-  for i in range(len(s)):
-    for j in near[i]:
-      r = sum(above(s[i, k] - s[i, j], p["temperature"]) for k in far[i])
-      values[i] += PENALTIES[penalty](r, b, a) / len(near[i])
-  return values
+  penalties = PENALTIES[penalty](above(s, far, p), p["steepness"], p["exponent"])
+  return over_positives(penalties, near)
 
 
 def histogram(s, near, far, p, bins):
-  nodes = [-1 + 2 * k / bins for k in range(bins + 1)]
-  positives, negatives = sum(map(len, near)), sum(map(len, far))
-  if not positives or not negatives:
+  if not near.any() or not far.any():
     return np.zeros(len(s))
-  h_near, h_far = (
-    np.array([soft_histogram(s[i, row], nodes) for i, row in enumerate(side)]) / number
-    for side, number in ((near, positives), (far, negatives))
-  )
-  values = np.zeros(len(s))
-  for i in range(len(s)):
-    for r in range(bins + 1):
-      for q in range(r + 1):
-        values[i] += h_far[i, r] * h_near[:, q].sum() + h_far[:, r].sum() * h_near[i, q]
-  return len(s) * values / 2
+  nodes = -1 + 2 * np.arange(bins + 1) / bins
+  h_near, h_far = (soft_histograms(s, x, nodes) / x.sum() for x in (near, far))
+  below = h_near.cumsum(1)
+  return len(s) * (h_far @ below.sum(0) + below @ h_far.sum(0)) / 2
 
 
 def ranked_list(d, near, far, p):
-  inner = p["boundary"] - p["margin"]
+  def mean(violations, among, temperature):
+    weights = active(np.exp(temperature * violations), among & (violations > 0))
+    return (weights * violations).sum(1) / (weights.sum(1) + 1e-300)
 
-  def mean(violations, temperature):
-    weights = np.where(violations > 0, np.exp(temperature * violations), 0)
-    return sum(weights * violations) / sum(weights, 1e-300)
-
-  share, hot, cold = p["balance"], p["negative_temperature"], p["positive_temperature"]
-  return [
-    (1 - share) * mean(d[i, near[i]] - inner, cold)
-    + share * mean(p["boundary"] - d[i, far[i]], hot)
-    for i in range(len(d))
-  ]
+  inner, share = p["boundary"] - p["margin"], p["balance"]
+  pull = mean(d - inner, near, p["positive_temperature"])
+  push = mean(p["boundary"] - d, far, p["negative_temperature"])
+  return (1 - share) * pull + share * push
 
 
 def angular(x, labels, p, form="log", normalize="l2"):
   """From the triplets' vectors: this loss has no matrix form."""
   z = project(x, normalize)
   near, far = pairs(labels)
-  t = math.tan(p["angle"]) ** 2
-  values = np.zeros(len(x))
-  for i in range(len(x)):
-    for j in near[i]:
-      if form == "hinge":
-        middle = (z[i] + z[j]) / 2
-        terms = squared(z[i], z[j]) - 4 * t * squared(z[far[i]], middle)
-        values[i] += sum(np.maximum(terms, 0))
-      else:
-        terms = 4 * t * z[far[i]] @ (z[i] + z[j]) - 2 * (1 + t) * z[i] @ z[j]
-        values[i] += softplus(lse(terms))
-  return values
+  t, sums = np.tan(p["angle"]) ** 2, z[:, None] + z  # of anchors and positives
+  if form == "hinge":
+    terms = matrix_of(squared, z, z, "none")[..., None]
+    terms = terms - 4 * t * squared(sums[:, :, None] / 2, z)
+    return (near[..., None] * active(terms, far[:, None])).sum((1, 2))
+  terms = 4 * t * sums @ z.T - 2 * (1 + t) * (z @ z.T)[..., None]
+  return (near * softplus(lse(terms, far[:, None]))).sum(1)
 
 
 # --- cases ---

@@ -6,6 +6,7 @@ from spherejax import losses
 from tests.losses.cases import _pair_formulas as formulas
 from tests.losses.cases._frame import CLASSES, Case
 from tests.losses.cases._parts import call, distance, dot, matrix_of, pairs, squared
+from tests.losses.slopes import values_of
 
 CASES: dict[str, Case] = {}
 
@@ -29,18 +30,16 @@ def of_batch(
   def loss(rows, labels, params, **options):
     options |= params | static | {"normalize": normalize}
     options |= {"miner": miner} if above is not None else {}
-    values = getattr(losses, name)(rows["embeddings"], labels, **options)
-    return values[0] if isinstance(values, tuple) else values
+    return values_of(name, rows["embeddings"], labels, **options)
 
   def oracle(rows, labels, params, frozen=None):
     def matrix(rows):
       return matrix_of(measure, rows["embeddings"], rows["embeddings"], normalize)
 
-    m, columns = matrix(rows), pairs(labels)
-    for part in columns if above is not None else ():
-      part[:] = [[j for j in row if m[i, j] > above] for i, row in enumerate(part)]
+    m, masks = matrix(rows), pairs(labels)
+    masks = masks if above is None else miner(m, *masks)
     rows0, params0 = frozen or (rows, params)
-    return formula(m, *columns, params, (matrix(rows0), params0), **static)
+    return formula(m, *masks, params, (matrix(rows0), params0), **static)
 
   CASES[key] = Case(loss, oracle, params=params, blocks=True, devices=True, **contract)
 
@@ -53,14 +52,12 @@ def of_matrix(key, kind, params, *, form=None, **contract):
 
   def loss(rows, labels, params, **options):
     own = labels[:, None] == np.arange(CLASSES)[None]
-    options |= params | static
-    values = getattr(losses, name)(rows["matrix"], own, ~own, **options)
-    return values[0] if isinstance(values, tuple) else values
+    return values_of(name, rows["matrix"], own, ~own, **options, **params, **static)
 
   def oracle(rows, labels, params, frozen=None):
     rows0, params0 = frozen or (rows, params)
-    at, columns = (rows0["matrix"], params0), pairs(labels, range(CLASSES))
-    return formula(rows["matrix"], *columns, params, at, **static, **ends)
+    at, masks = (rows0["matrix"], params0), pairs(labels, range(CLASSES))
+    return formula(rows["matrix"], *masks, params, at, **static, **ends)
 
   rows = {"matrix": (kind, CLASSES)}
   CASES[key] = Case(loss, oracle, rows=rows, params=params, **contract)
@@ -92,11 +89,11 @@ def of_boundaries(key, params, parts=True, **static):
 
 
 def n_pair(matrix, chosen):
-  """The loss of some rows, each with its column."""
-  rows = range(len(matrix))
-  near = [[chosen[i]] if i in chosen else [] for i in rows]
-  far = [[j for a, j in chosen.items() if a != i] for i in rows]
-  return formulas.n_pair(matrix, near, far, None, None)
+  """The loss of some rows, each with its column; the other columns are negatives."""
+  near = np.zeros(matrix.shape, bool)
+  for row, column in chosen.items():
+    near[row, column] = True
+  return formulas.n_pair(matrix, near, near.any(0) & ~near, None, None)
 
 
 def n_pair_of_batch():

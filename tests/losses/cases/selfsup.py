@@ -32,12 +32,11 @@ def exchanged(rows):
 
 def info_nce(rows, labels, params, itself=False):
   """With `itself` the other view of an example is among what it competes with."""
-  values, table = [], similarities(rows) / params["temperature"]
+  table = similarities(rows) / params["temperature"]
   n = len(table)
-  for i, z in enumerate(table):
-    others = [s for j, s in enumerate(z) if j != i and (itself or j != n + i)]
-    values.append(lse(others) - z[n + i])
-  return np.array(values)
+  alone = np.eye(n, dtype=bool)
+  others = ~np.concatenate([alone, alone & (not itself)], axis=1)
+  return lse(table, others) - np.diagonal(table, n)
 
 
 def symmetric(rows, labels, params, itself=False):

@@ -33,7 +33,8 @@ def mined(d, near, far, m, mining, fallback):
 def values(d, near, far, params, mining, fallback, soft, average):
   sums, count = np.zeros(len(d)), 0
   for a in range(len(d)):
-    for p, q in mined(d[a], near[a], far[a], params["margin"], mining, fallback):
+    columns = (np.flatnonzero(mask[a]).tolist() for mask in (near, far))
+    for p, q in mined(d[a], *columns, params["margin"], mining, fallback):
       term = d[a, p] - d[a, q] + params["margin"]
       sums[a] += np.logaddexp(0, term) if soft else max(0, term)
       if soft or average == "all" or term > 0:

@@ -13,7 +13,7 @@ KEEP = KEEP.astype(bool)
 
 
 class Case(NamedTuple):
-  """One pooling: how it is called, and its value by loops.
+  """One pooling: how it is called, and its value in NumPy.
 
   Attributes:
     pool: of (features, params, where=) to [batch, d]. Features are [batch, n, D], or
@@ -28,7 +28,6 @@ class Case(NamedTuple):
     layout: needs maps.
     permutes: the order of the positions does not matter.
     degree: of positive homogeneity, where there is one.
-    grad: whether it has gradients.
     frozen: stops gradients inside.
   """
 
@@ -40,7 +39,6 @@ class Case(NamedTuple):
   layout: bool = False
   permutes: bool = True
   degree: float | None = None
-  grad: bool = True
   frozen: bool = False
 
 

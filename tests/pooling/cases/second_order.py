@@ -1,4 +1,4 @@
-"""Attention from covariances, by loops."""
+"""Attention from covariances, in NumPy."""
 
 import functools
 
@@ -25,59 +25,42 @@ def branch(rows, gates, seed):
 
 
 def reduced(features, p):
-  return [relu(relu(f) @ p["reduce_kernel"] + p["reduce_bias"]) for f in features]
+  return relu(relu(features) @ p["reduce_kernel"] + p["reduce_bias"])
 
 
 def covariance(vectors, centred):
   """Covariance of the entries of the vectors, over the vectors."""
-  n, width = len(vectors), len(vectors[0])
-  mean = sum(vectors) / n if centred else np.zeros(width)
-  return sum(np.outer(v - mean, v - mean) for v in vectors) / (n if centred else n**2)
+  n, x = len(vectors), vectors - centred * vectors.mean(axis=0)
+  return x.T @ x / (n if centred else n**2)
 
 
 def channel_gates(features, p, centred):
   rows = covariance(reduced(features, p), centred)
-  hidden = [row @ kernel for row, kernel in zip(rows, p["row_kernel"], strict=True)]
-  return sigmoid(np.ravel(hidden + p["row_bias"]) @ p["out_kernel"] + p["out_bias"])
+  hidden = np.einsum("ij,ijk->ik", rows, p["row_kernel"]) + p["row_bias"]
+  return sigmoid(hidden.ravel() @ p["out_kernel"] + p["out_bias"])
 
 
 def bins(length, number):
-  """First and last place of each of `number` intervals over `length` places."""
-  return [(i * length // number, -(-(i + 1) * length // number)) for i in range(number)]
+  """Shares of `length` places in averages over intervals, [number, length]."""
+  i, place = np.arange(number)[:, None], np.arange(length)
+  inside = (place >= i * length // number) & (place < -(-(i + 1) * length // number))
+  return inside / inside.sum(axis=1, keepdims=True)
 
 
 def spatial_gates(features, kept, p, centred, size, shift):
   """Gate of each position of a map, [h, w]."""
-  height, width, _ = features.shape
-  y = np.array(reduced(features.reshape(-1, CHANNELS), p)).reshape(height, width, -1)
-  there = {(r, c): [y[r, c]] for r in range(height) for c in range(width) if kept[r, c]}
-  grid = (height, width)
-  if size:
-    grid, there = (size, size), {}
-    for r, (top, bottom) in enumerate(bins(height, size)):
-      for c, (left, right) in enumerate(bins(width, size)):
-        inside = [
-          y[i, j] for i in range(top, bottom) for j in range(left, right) if kept[i, j]
-        ]
-        if inside:
-          there[r, c] = inside
-  cells = {r * grid[1] + c: sum(v) / len(v) for (r, c), v in there.items()}
+  (height, width), grid = kept.shape, (size, size) if size else kept.shape
+  shares = np.kron(bins(height, grid[0]), bins(width, grid[1])) * kept.ravel()
+  there = shares.any(axis=1)
+  shares = shares[there] / shares[there].sum(axis=1, keepdims=True)
   # Positions are the variables, channels the examples; masked ones are no variables.
-  numbers = sorted(cells)
-  rows = covariance(list(np.array([cells[i] for i in numbers]).T), centred) + shift
-  hidden = np.zeros((grid[0] * grid[1], HIDDEN))
-  for row, i in zip(rows, numbers, strict=True):
-    kernel = p["row_kernel"][i]
-    total = sum(value * kernel[j] for value, j in zip(row, numbers, strict=True))
-    hidden[i] = relu(total + p["row_bias"][i])
+  cells = shares @ reduced(features.reshape(-1, CHANNELS), p)
+  rows = covariance(cells.T, centred) + shift
+  hidden = np.zeros((len(there), HIDDEN))
+  hidden[there] = np.einsum("ij,ijk->ik", rows, p["row_kernel"][there][:, there])
+  hidden[there] = relu(hidden[there] + p["row_bias"][there])
   gates = sigmoid(hidden.ravel() @ p["out_kernel"] + p["out_bias"]).reshape(grid)
-  if not size:
-    return gates
-  result = np.zeros((height, width))
-  for r, (top, bottom) in enumerate(bins(size, height)):
-    for c, (left, right) in enumerate(bins(size, width)):
-      result[r, c] = gates[top:bottom, left:right].mean()
-  return result
+  return bins(grid[0], height) @ gates @ bins(grid[1], width).T
 
 
 def split(params):
@@ -108,8 +91,7 @@ def oracle(
   if "spatial" in of:
     gates = spatial_gates(features, kept, of["spatial"], centred, size, shift)
     branches.append(relu(features * gates[..., None])[kept])
-  gated = functools.reduce(fuse, branches)
-  return sum(gated) / len(gated)
+  return functools.reduce(fuse, branches).mean(axis=0)
 
 
 CHANNEL = branch(REDUCED, CHANNELS, 1)

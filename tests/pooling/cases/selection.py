@@ -1,4 +1,4 @@
-"""Poolings without parameters that weigh or choose, by loops."""
+"""Poolings without parameters that weigh or choose, in NumPy."""
 
 import numpy as np
 
@@ -6,17 +6,16 @@ from tests.pooling.cases._frame import Case
 from tests.pooling.cases._parts import call, mean, sigmoid
 
 
-def crow(features, params, soft=False, frozen=None):
+def crow(features, params, soft=False):
   number, channels = features.shape
   order, root = params["norm_order"], params["root"]
   x = np.maximum(features, 0)
-  totals = [sum(row) for row in x]
-  norm = sum(total**order for total in totals) ** (1 / order)
-  strengths = [(total / norm) ** (1 / root) if norm > 0 else 0 for total in totals]
+  totals = x.sum(axis=1)
+  norm = (totals**order).sum() ** (1 / order)
+  strengths = (totals / norm) ** (1 / root) if norm > 0 else 0 * totals
   shares, offset = mean(sigmoid(x) if soft else x > 0), 1e-16 if soft else 1e-6
   rarities = np.log((channels * offset + sum(shares)) / (offset + shares))
-  totals = sum(s * row for s, row in zip(strengths, x, strict=True))
-  return rarities * totals / (number if soft else 1)
+  return rarities * (strengths @ x) / (number if soft else 1)
 
 
 def gemax(features, params):
@@ -31,12 +30,9 @@ def gemax(features, params):
 
 def weldon(highest, lowest, reduction=mean):
   def oracle(features, params):
-    pooled = []
-    for k in range(features.shape[1]):
-      values = sorted(float(x[k]) for x in features)
-      value = reduction(values[::-1][:highest])
-      pooled.append(value + (reduction(values[:lowest]) if lowest else 0))
-    return np.array(pooled)
+    values = np.sort(features, axis=0)
+    least = reduction(values[:lowest]) if lowest else 0
+    return reduction(values[::-1][:highest]) + least
 
   return oracle
 

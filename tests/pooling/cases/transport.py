@@ -1,10 +1,10 @@
-"""Poolings by assignment to prototypes or centres, and by norms, by loops."""
-
-import math
+"""Poolings by assignment to prototypes or centres, and by norms, in NumPy."""
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from scipy import special
 
+from tests.losses.cases._parts import distance, matrix_of
 from tests.pooling.cases._frame import Case
 from tests.pooling.cases._parts import call
 
@@ -15,45 +15,33 @@ def drawn(*shape):
   return RANDOM.normal(size=shape)
 
 
-def in_ball(x):
-  return x / max(1.0, math.sqrt(sum(x * x)))
-
-
-def distance(x, y):
-  return math.sqrt(sum((x - y) ** 2))
-
-
 def otp(gaussian=False, steps=10):
   """The scaling vectors u and v of the paper, not their logarithms."""
 
   def oracle(features, params):
     prototypes, sharpness = params["prototypes"], params["inverse_temperature"]
     m, n = len(prototypes), len(features)
-    kernel = np.zeros((m, n))
-    for i, o in enumerate(prototypes):
-      for j, f in enumerate(features):
-        if gaussian:
-          cost = -math.exp(-(distance(o, f) ** 2) / (2 * params["bandwidth"] ** 2))
-        else:
-          cost = distance(in_ball(o), in_ball(f))
-        kernel[i, j] = math.exp(-sharpness * cost)
+    if gaussian:
+      gaps = matrix_of(distance, prototypes, features, "none")
+      costs = -np.exp(-(gaps**2) / (2 * params["bandwidth"] ** 2))
+    else:
+      costs = matrix_of(distance, prototypes, features, "unit_ball")
+    kernel = np.exp(-sharpness * costs)
     u = np.ones(m)
     for _ in range(steps):
       v = (1 / n) / (kernel.T @ u)
       u = (1 / m) / (kernel @ v)
     v = (1 / n) / (kernel.T @ u)
     plan = u[:, None] * kernel * v
-    return (math.sqrt(m) * plan @ features).ravel()
+    return (np.sqrt(m) * plan @ features).ravel()
 
   return oracle
 
 
 def netvlad(features, params):
-  centres = params["centres"]
-  blocks = np.zeros(centres.shape)
-  for f in features:
-    shares = special.softmax(params["weights"] @ f + params["biases"])
-    blocks += shares[:, None] * (f - centres)
+  shares = special.softmax(features @ params["weights"].T + params["biases"], axis=1)
+  gaps = features[:, None] - params["centres"]
+  blocks = (shares[..., None] * gaps).sum(axis=0)
   blocks /= np.linalg.norm(blocks, axis=1, keepdims=True)
   return blocks.ravel() / np.linalg.norm(blocks)
 
@@ -62,21 +50,12 @@ def tsmk(window, stop=False, reduction="mean"):
   reach = window // 2
 
   def oracle(features, params, kept, frozen=None):
-    height, width, _ = features.shape
-    result = np.zeros(params["bias"].shape)
-    for r in range(height):
-      for c in range(width):
-        if not kept[r, c]:
-          continue
-        near = [
-          features[i, j]
-          for i in range(max(0, r - reach), min(height, r + reach + 1))
-          for j in range(max(0, c - reach), min(width, c + reach + 1))
-          if kept[i, j]
-        ]
-        projected = sum(near) / len(near) @ params["kernel"] + params["bias"]
-        raw = frozen[0] if stop and frozen else features
-        result += math.sqrt(sum(raw[r, c] ** 2)) * projected
+    counted = np.dstack([np.where(kept[..., None], features, 0), kept])
+    counted = np.pad(counted, [(reach, reach)] * 2 + [(0, 0)])
+    near = sliding_window_view(counted, (window, window), (0, 1)).sum((3, 4))[kept]
+    projected = near[:, :-1] / near[:, -1:] @ params["kernel"] + params["bias"]
+    raw = frozen[0] if stop and frozen else features
+    result = np.linalg.norm(raw[kept], axis=1) @ projected
     return result / kept.sum() if reduction == "mean" else result
 
   if window > 1:

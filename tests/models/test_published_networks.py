@@ -1,6 +1,10 @@
-"""Both Inception networks in NumPy, with weights named as their files name them."""
+"""Networks whose weights are named as their files name them: Inceptions in NumPy.
+
+`test_torch_weights.py` compares the values of EfficientNet-Lite with torch's.
+"""
 
 import functools
+import re
 
 import jax
 import numpy as np
@@ -10,8 +14,8 @@ from spherejax import models
 from tests.models import oracles
 
 WIDTH = 2  # of the published 64 and 32
-LEAVES = {"scale": "weight", "bias": "bias", "mean": "running_mean"}
-LEAVES["var"] = "running_var"
+NORM = {"scale": "weight", "bias": "bias", "mean": "running_mean"}
+NORM["var"] = "running_var"
 VALID = (0, 0)
 
 
@@ -33,8 +37,8 @@ class Network:
 
   def activate(self, name, x, epsilon):
     """BatchNorm and ReLU."""
-    lows = {leaf: 0.5 if leaf in ("scale", "var") else -0.5 for leaf in LEAVES}
-    own = {k: self.draw(f"{name}.{LEAVES[k]}", x.shape[-1], lows[k]) for k in LEAVES}
+    lows = {leaf: 0.5 if leaf in ("scale", "var") else -0.5 for leaf in NORM}
+    own = {k: self.draw(f"{name}.{NORM[k]}", x.shape[-1], lows[k]) for k in NORM}
     return np.maximum(oracles.batch_norm(x, own, own, epsilon), 0)
 
 
@@ -216,12 +220,63 @@ def test_rows_for_vectors():
     models.import_weights(shapes, columns)
 
 
-@pytest.mark.peer
-def test_every_activation_equals_torchs():
-  pytest.importorskip("torch", reason="a peer of the extra `bench`")
-  from benchmarks import weight_import
+IMAGES = np.random.default_rng(0).normal(size=(2, 37, 34, 3)).astype(np.float32)
+NARROW = models.EfficientNetLite(width=0.1, depth=0.3)
+CONVOLUTIONS = {"expand": "conv_pw", "depthwise": "conv_dw", "project": "conv_pwl"}
 
-  pair = weight_import.Pair(models.BNInception(width=4), {"width": 4}, 69)
-  row = weight_import.measure("BN-Inception", pair, 1, ("float64",))
-  assert row["float64"] < 1e-12
-  assert row["activations"] == 69 * 3 + 10  # convolutions, norms, units; blocks
+
+def file_name(path, timm, blocks):
+  """Name of a module in a file; `blocks` lists our blocks in order."""
+  part = path[-1]
+  kind, norm = part.removesuffix("_norm"), part.endswith("_norm")
+  if kind in ("stem", "head"):
+    part = f"bn{(kind == 'head') + timm}" if norm else f"conv_{kind}"
+    return part if timm else f"_{part}"
+  stage, block = map(int, re.findall(r"\d+", path[0]))
+  number = [*CONVOLUTIONS].index(kind)
+  if not timm:
+    part = f"_bn{number}" if norm else f"_{kind}_conv"
+    return f"_blocks.{blocks.index(path[0])}.{part}"
+  # The first stage has nothing to expand, and its last convolution the first's name.
+  names = ["", "conv_dw", "conv_pw"] if stage == 1 else [*CONVOLUTIONS.values()]
+  part = f"bn{number + (stage > 1)}" if norm else names[number]
+  return f"blocks.{stage - 1}.{block}.{part}"
+
+
+@pytest.mark.parametrize("timm", [False, True])
+def test_names_of_files_lead_to_the_same(timm):
+  network = models.EfficientNetLite(0.1, 1.1)
+  variables = oracles.random_variables(network, IMAGES)
+  blocks = sorted(name for name in variables["params"] if name.startswith("stage"))
+  weights, leaves = {}, NORM | {"kernel": "weight"}
+  for path, leaf in jax.tree.leaves_with_path(variables):
+    *modules, last = [entry.key for entry in path[1:]]
+    array = leaf.transpose(3, 2, 0, 1) if leaf.ndim == 4 else leaf
+    weights[f"{file_name(modules, timm, blocks)}.{leaves[last]}"] = array
+  heads = {"classifier.weight" if timm else "_fc.weight": np.ones((9, 1280))}
+  found = models.import_weights(variables, weights | heads)
+  jax.tree.map(np.testing.assert_array_equal, found, variables)
+
+
+def test_statistics_move_by_a_hundredth():
+  variables = oracles.random_variables(NARROW, IMAGES)
+
+  @jax.jit
+  def run(variables):  # compiles the first convolution alone
+    _, moved = NARROW.apply(variables, IMAGES, train=True, mutable="batch_stats")
+    return moved["batch_stats"]["stem_norm"]["var"]
+
+  step = np.abs(run(variables) / variables["batch_stats"]["stem_norm"]["var"] - 0.99)
+  assert np.all((step > 0) & (step < 0.5))
+
+
+def test_parts_one_after_another_are_the_network():
+  variables = oracles.random_variables(NARROW, IMAGES)
+  expected = jax.jit(NARROW.apply)(variables, IMAGES)
+  x, names = IMAGES, []
+  for parts in ((0, 1), (1, 7), (7, 9)):
+    part = NARROW.clone(parts=parts)
+    names += jax.eval_shape(part.init, jax.random.key(0), x)["params"]
+    x = jax.jit(part.apply)(variables, x)
+  np.testing.assert_allclose(x, expected, rtol=1e-5, atol=1e-5)
+  assert sorted(names) == sorted(variables["params"])  # each once
