@@ -37,16 +37,12 @@ def clock(monkeypatch):
 
 
 def compare(ours, theirs):
-  return _measure.compare(
-    "case",
-    (np.ones(2),),
-    {
-      _measure.OURS: _measure.Contender(ours, 0, compiled=False),
-      "theirs": _measure.Contender(theirs, 1e-6, compiled=False),
-    },
-    (_measure.Target("theirs", 6), _measure.Target("theirs", 3)),
-    repetitions=3,
-  )
+  ways = {
+    _measure.OURS: _measure.Contender(ours, 0, compiled=False),
+    "theirs": _measure.Contender(theirs, 1e-6, compiled=False),
+  }
+  targets = _measure.Target("theirs", 6), _measure.Target("theirs", 3)
+  return _measure.compare("case", (np.ones(2),), ways, targets, repetitions=3)
 
 
 def test_times_ratios_and_what_the_first_call_takes_more(clock):

@@ -35,9 +35,8 @@ CONTENT = {
 def test_notes_come_before_what_was_measured(tmp_path):
   (tmp_path / "a.md").write_text("## A\n\nNote.\n")
   (tmp_path / "a.json").write_text(json.dumps(CONTENT))
-  (tmp_path / "b.json").write_text(
-    json.dumps(CONTENT | {"missing": [], "rows": [{"what": "x", "equal": False}]})
-  )
+  other = CONTENT | {"missing": [], "rows": [{"what": "x", "equal": False}]}
+  (tmp_path / "b.json").write_text(json.dumps(other))
   text = _page.page(("a", "none", "b"), tmp_path)
   assert text.startswith(_page.HEADER)
   note, table = text.index("Note."), text.index("`python -m benchmarks.a`")

@@ -21,31 +21,26 @@ from experiments.published import figures, tree_paths
 from spherejax import data, hierarchy, losses, models, training
 from tests.experiments import entries
 
-FULL = class_hierarchy.PRESETS["full"]
+CPU, FULL = class_hierarchy.PRESETS["cpu"], class_hierarchy.PRESETS["full"]
 TREE = hierarchy.from_paths(["a/1", "a/2", "b/3"])
+PROGRESS = class_hierarchy.tqdm.tqdm(disable=True)
 
 
 @pytest.mark.slow
 def test_the_smoke_preset_follows_the_tree(tfds_dir, smoke):
   figures, correlation = smoke.figures, "mean correlation, proxies"
   # The plankton tree's ceiling is 0.9568, without the diagonal 0.9557.
-  for name, metric, value, error in (
-    ("the tree", "ceiling of the mean correlation", 0.9568, 5e-5),
-    ("ProxyDR MDS", correlation, 0.9568, 1e-3),
-    ("ProxyDR MDS", f"{correlation}, diagonal out", 0.9557, 1e-3),
-  ):
-    assert figures[name, metric] == pytest.approx(value, abs=error)
+  ceiling = figures["the tree", "ceiling of the mean correlation"]
+  assert ceiling == pytest.approx(0.9568, abs=5e-5)
+  mds = [figures["ProxyDR MDS", correlation + x] for x in ("", ", diagonal out")]
+  assert mds == pytest.approx([0.9568, 0.9557], abs=1e-3)
   assert abs(figures["ProxyDR", correlation]) < 0.2
-  pixels, points, alone, both = (
-    figures[name, "mean correlation, prototypes"]
-    for name in (
-      "normalised pixels", "random points", "random weights, images alone",
-      "random weights",
-    )
-  )  # fmt: skip
-  assert pixels > 0.2
-  assert abs(points) < 0.15
-  assert alone > both + 0.05  # the untrained layer of the sizes hides the images
+  means = "mean correlation, prototypes"
+  assert figures["normalised pixels", means] > 0.2
+  assert abs(figures["random points", means]) < 0.15
+  # The untrained layer of the sizes hides the images.
+  alone = figures["random weights, images alone", means]
+  assert alone > figures["random weights", means] + 0.05
   assert figures["ProxyDR", "top-1"] > 3 / 121
   for name in ("ProxyDR", "ProxyDR MDS"):
     distance = (1 - figures[name, "top-1"]) * figures[name, "severity"]
@@ -56,22 +51,18 @@ def test_the_smoke_preset_follows_the_tree(tfds_dir, smoke):
 
 @pytest.mark.slow
 def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, tfds_dir, monkeypatch):
-  def shallow(widths, axis_name, name):
+  def shallow(widths, **options):
     """The first stage of ResNet-50 with one of its blocks."""
-    return models.ResNet(
-      (1,), widths[:1], (1,), bottleneck=True, axis_name=axis_name, name=name
-    )
+    return models.ResNet((1,), widths[:1], (1,), bottleneck=True, **options)
 
   monkeypatch.setattr(models, "ResNet50", shallow)
   config = dataclasses.replace(FULL, percent=6, width=4, dim=16, epochs=2, mds_steps=5)
-  assert class_runs.resolved(FULL).epochs == 100
   config = class_runs.resolved(config)
   whole = class_sets.load("cifar100", config.image_size, percent=config.percent)
   shared = class_runs.shared_inputs(config, whole, 0)
   assert len(shared.study.train) // config.batch == 1  # a step an epoch
-  with class_hierarchy.tqdm.tqdm(disable=True) as progress:
-    path = tmp_path / "run"
-    done = class_runs.train("proxydr-ema-dynamic", shared, config, path, progress)
+  path = tmp_path / "run"
+  done = class_runs.train("proxydr-ema-dynamic", shared, config, path, PROGRESS)
   (folder,) = tmp_path.glob("run-*")
   assert (folder / "best").is_dir()
   scales = done.figures["curves"]["scale"]
@@ -87,36 +78,32 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, tfds_dir, monke
     assert 0 <= figures[f"share of the tree's splits, {name}"] < 0.5
 
 
-def one_step(name, labels):
+def one_step(name):
   """States before and after a step on random images."""
-  settings = methods.Settings(width=4, dim=8)
-  setting = methods.SETTINGS[name]
+  settings, setting = methods.Settings(width=4, dim=8), methods.SETTINGS[name]
+  both = {"settings": settings, "setting": setting}
   state = methods.initial_state(
-    jax.random.key(0), jnp.eye(6, 8), settings=settings, setting=setting,
-    shapes=((2, 16, 16, 1), (2, 2)),
-  )  # fmt: skip
-  pixels = np.random.default_rng(0).integers(0, 255, (len(labels), 16, 16, 1), np.uint8)
-  batch = {
-    "image": pixels,
-    "label": np.array(labels, np.int32),
-    "size": np.ones((len(labels), 2), np.float32),
-  }
-  objective = functools.partial(
-    methods.objective, settings=settings, setting=setting, augment=False
+    jax.random.key(0), jnp.eye(6, 8), shapes=((2, 16, 16, 1), (2, 2)), **both
   )
+  batch = {
+    "image": np.random.default_rng(0).integers(0, 255, (4, 16, 16, 1), np.uint8),
+    "label": np.array([1, 1, 4, 1], np.int32),
+    "size": np.ones((4, 2), np.float32),
+  }
+  objective = functools.partial(methods.objective, augment=False, **both)
   step = training.make_step(objective, methods.optimizer(settings.rates, setting))
   return state, jax.jit(step)(state, batch)[0]
 
 
 def test_what_moves_and_what_stays():
-  before, after = one_step("normface-ema-dynamic", [1, 1, 4, 1])
+  before, after = one_step("normface-ema-dynamic")
   assert after.params["loss"] == {}
   old, new = (state.batch_stats["loss"] for state in (before, after))
   moved = (old["moving"].prototypes != new["moving"].prototypes).any(1)
   np.testing.assert_array_equal(moved, [False, True, False, False, True, False])
   assert new["scale"].scale != old["scale"].scale
   assert int(new["scale"].steps) == 1
-  before, after = one_step("corr", [1, 1, 4, 1])
+  before, after = one_step("corr")
   assert after.params["loss"] == {}
   np.testing.assert_array_equal(after.batch_stats["loss"]["fixed"], jnp.eye(6, 8))
   kernels = [s.params["network"]["size"]["kernel"] for s in (before, after)]
@@ -124,21 +111,14 @@ def test_what_moves_and_what_stays():
 
 
 def test_logits_of_every_loss():
-  features = np.array([[3.0, 4.0]], np.float32)
-  proxies, biases = np.array([[2.0, 0.0], [0.0, 1.0]]), np.array([0.5, -0.5])
-  head = methods.Head
-  cosines = np.array([[0.6, 0.8]])
-  found = {
-    "softmax": methods.logits(features, head(proxies, biases, 1), loss="softmax"),
-    "NormFace": methods.logits(features, head(proxies, None, 5), loss="NormFace"),
-    "ProxyDR": methods.logits(features, head(proxies, None, 5), loss="ProxyDR"),
-  }
-  np.testing.assert_allclose(found["softmax"], [[6.5, 3.5]], rtol=1e-6)
-  np.testing.assert_allclose(found["NormFace"], 5 * cosines, rtol=1e-6)
-  shares = (2 - 2 * cosines) ** -2.5
-  np.testing.assert_allclose(
-    jax.nn.softmax(found["ProxyDR"]), shares / shares.sum(), rtol=1e-5
-  )
+  logits = functools.partial(methods.logits, np.array([[3.0, 4.0]], np.float32))
+  proxies, cosines = np.array([[2.0, 0.0], [0.0, 1.0]]), np.array([[0.6, 0.8]])
+  linear = logits(methods.Head(proxies, np.array([0.5, -0.5]), 1), loss="softmax")
+  np.testing.assert_allclose(linear, [[6.5, 3.5]], rtol=1e-6)
+  head = methods.Head(proxies, None, 5)
+  np.testing.assert_allclose(logits(head, loss="NormFace"), 5 * cosines, rtol=1e-6)
+  found, shares = logits(head, loss="ProxyDR"), (2 - 2 * cosines) ** -2.5
+  np.testing.assert_allclose(jax.nn.softmax(found), shares / shares.sum(), rtol=1e-5)
 
 
 def plankton(root):
@@ -146,11 +126,10 @@ def plankton(root):
   names = sorted(hierarchy.from_paths(tree_paths("MESO_Z")).class_names)
   pixels = {x: [np.full((3, 2 + k, 3), (k, 0, 0))] for k, x in enumerate(names)}
   entries.write_images(root / "meso_z", pixels)
-  return root / "meso_z"
 
 
 def test_a_folder_of_plankton_and_what_may_be_wrong_with_it(tmp_path):
-  folder = plankton(tmp_path)
+  plankton(tmp_path)
   whole = class_sets.load("meso_z", 4, str(tmp_path))
   assert whole.tree.class_names == tuple(sorted(whole.tree.class_names))
   assert whole.living.sum() == 30
@@ -159,13 +138,12 @@ def test_a_folder_of_plankton_and_what_may_be_wrong_with_it(tmp_path):
   logs = class_sets.log_sizes(whole.images)
   expected = np.stack([2 + np.arange(52), np.full(52, 3)], 1)
   np.testing.assert_allclose(logs, np.log(expected), rtol=1e-6)
-  study = class_sets.divide(whole, jax.random.key(0), 0, 0)
-  parts = [part.labels for part in study[:3]]
+  parts = [x.labels for x in class_sets.divide(whole, jax.random.key(0), 0, 0)[:3]]
   assert [len(part) for part in parts] == [36, 5, 11]
   assert sorted(np.concatenate(parts)) == list(range(52))
   with pytest.raises(ValueError, match=r"fewer than 52, got \(50, 2\)"):
     class_sets.divide(whole, jax.random.key(0), 50, 2)
-  shutil.rmtree(folder / "ceratium")
+  shutil.rmtree(tmp_path / "meso_z" / "ceratium")
   with pytest.raises(ValueError, match="class 'ceratium' of the tree has no images"):
     class_sets.load("meso_z", 4, str(tmp_path))
   plankton(tmp_path / "other")
@@ -201,9 +179,9 @@ def test_the_tree_of_nabirds(tmp_path, lines, message):
     class_sets.birds(path, ["0001", "0003"])
 
 
-def runs_of(names, seeds=3):
+def runs_of(names):
   """Random figures of trainings with these settings, by seed."""
-  figures = np.random.default_rng(0).random((len(names), seeds, len(claims.MEASURES)))
+  figures = np.random.default_rng(0).random((len(names), 3, len(claims.MEASURES)))
   return {
     name: {k: dict(zip(claims.MEASURES, x, strict=True)) for k, x in enumerate(own)}
     for name, own in zip(names, figures, strict=True)
@@ -212,9 +190,7 @@ def runs_of(names, seeds=3):
 
 def claimed(runs):
   """Values of the claims about these runs, by their ids."""
-  config = dataclasses.replace(
-    class_hierarchy.PRESETS["cpu"], settings=tuple(runs), seeds=3
-  )
+  config = dataclasses.replace(CPU, settings=tuple(runs), seeds=3)
   related = class_training.relations(TREE, np.ones(3, bool))
   table = entries.filled(claims.add_runs, runs, [], related, config)
   return {c["id"]: c["values"] for c in class_hierarchy.STUDY.claimed(table, config)}
@@ -278,17 +254,15 @@ def test_training_on_the_features_of_a_frozen_network(tmp_path):
   features = frozen.Features(rows.astype(np.float32), labels, tuple("123456"), {})
   whole = class_sets.Whole(features, None, tree, np.ones(6, bool))
   config = dataclasses.replace(
-    class_hierarchy.PRESETS["cpu"], dim=8, epochs=3, batch=16, test_images=0,
-    mds_steps=300, rates=methods.Rates(learning_rate=0.01),
+    CPU, dim=8, epochs=3, batch=16, test_images=0, mds_steps=300,
+    rates=methods.Rates(learning_rate=0.01),
   )  # fmt: skip
   shared = class_runs.shared_inputs(config, whole, 0)
-  with class_hierarchy.tqdm.tqdm(disable=True) as progress:
-    done = class_runs.train("proxydr-mds", shared, config, tmp_path / "run", progress)
+  done = class_runs.train("proxydr-mds", shared, config, tmp_path / "run", PROGRESS)
   assert done.figures["test"]["top-1"] > 0.9
   assert len(done.figures["curves"]["validation top-1"]) == 3
-  assert {*measures.controls(config, shared)} == {
-    "random distances", "random points", "pretrained features",
-  }  # fmt: skip
+  names = {"random distances", "random points", "pretrained features"}
+  assert {*measures.controls(config, shared)} == names
 
 
 def test_printed_correlations_are_the_same_both_ways():
@@ -332,8 +306,7 @@ def test_trained_networks_stand_beside_the_articles_from_its_weights_alone(monke
   assert printed(weights="file") == (-0.886, 0.2609)
   # Its plankton was trained with the other network, which the data choose.
   assert printed(weights="file", data="micro_s") == (-0.741, None)
-  resnet = {"network": "resnet50", "weights": "file"}
-  assert printed(**resnet, data="micro_s") == (None, None)
+  assert printed(network="resnet50", weights="file", data="micro_s") == (None, None)
   assert printed(network="inception_v3", weights="file") == (None, None)
 
 
@@ -342,34 +315,30 @@ def test_other_settings_do_not_go_on_from_a_checkpoint(tmp_path, monkeypatch):
   monkeypatch.setattr(measures, "test", lambda *_: kept.Finished({}, {}))
   pixels = np.random.default_rng(0).integers(0, 255, (12, 16, 16, 1), np.uint8)
   images = data.from_arrays(pixels, np.arange(12) % 3, label_names=("1", "2", "3"))
-  tree, living = hierarchy.from_paths(["a/1", "a/2", "b/3"]), np.ones(3, bool)
-  study = class_sets.Parts(images, images, images, tree, living)
-  related = class_training.relations(tree, living)
+  related = class_training.relations(TREE, living := np.ones(3, bool))
+  study = class_sets.Parts(images, images, images, TREE, living)
   shared = class_runs.SharedInputs(study, related, jnp.eye(3, 8), jax.random.key(0))
   first = float(losses.dynamic_scale_init(3, geometry="cosine").scale)
-  config = dataclasses.replace(
-    FULL, network="conv4", width=4, dim=8, epochs=1, batch=12
-  )
-  with class_hierarchy.tqdm.tqdm(disable=True) as progress:
-    for rate in (1e-4, 1e-3):
-      own = dataclasses.replace(config.rates, scale_rate=rate)
-      config = dataclasses.replace(config, rates=own)
-      path = tmp_path / "normface-ema-dynamic-0"
-      done = class_runs.train("normface-ema-dynamic", shared, config, path, progress)
-      # One step of Adam, which is as large as its rate.
-      moved = abs(np.log(done.figures["curves"]["scale"][0] / first))
-      assert moved == pytest.approx(rate, rel=0.05)
+  path = tmp_path / "normface-ema-dynamic-0"
+  for rate in (1e-4, 1e-3):
+    rates = dataclasses.replace(FULL.rates, scale_rate=rate)
+    config = dataclasses.replace(
+      FULL, network="conv4", width=4, dim=8, epochs=1, batch=12, rates=rates
+    )
+    done = class_runs.train("normface-ema-dynamic", shared, config, path, PROGRESS)
+    # One step of Adam, which is as large as its rate.
+    moved = abs(np.log(done.figures["curves"]["scale"][0] / first))
+    assert moved == pytest.approx(rate, rel=0.05)
 
 
 def test_plans_missing_images_and_weights_of_another_network():
-  config = class_hierarchy.PRESETS["cpu"]
-  assert len(config.settings) * config.seeds == 14 * 24
+  assert len(CPU.settings) * CPU.seeds == 14 * 24
   images = data.from_arrays(np.zeros((4, 16, 16, 1), np.uint8), np.arange(4))
   study = class_sets.Parts(images, images, images, None, None)
   related = class_training.Relations(None, None, None)
   shared = class_training.SharedInputs(study, related, None, jax.random.key(0))
   with pytest.raises(ValueError, match="batch must be at most the 4 training images"):
-    class_training.train(config, methods.SETTINGS["corr"], shared, None, None)
+    class_training.train(CPU, methods.SETTINGS["corr"], shared, None, None)
   settings = methods.Settings(weights="resnet50.pth")
   with pytest.raises(ValueError, match=r"weights are for resnet50 and .*'conv4'"):
     methods.initial_variables(

@@ -12,19 +12,17 @@ import pytest
 
 from experiments import dynamic_assignment
 from experiments.assignment import cells as dl2p_small
-from experiments.assignment import claims, photographs, readers, tasks
+from experiments.assignment import claims, photographs, pictures, readers, tables, tasks
 from experiments.assignment import methods as dl2p_methods
-from experiments.assignment import pictures as dl2p_pictures
 from experiments.assignment import prototypes as dl2p_prototypes
 from experiments.assignment import settings as dl2p_settings
-from experiments.assignment import tables as dl2p_tables
 from experiments.assignment import training as dl2p_sweep
 from experiments.assignment.settings import Job
 from experiments.frame.study import Table
 from experiments.published import tree_paths
 from spherejax import data, hierarchy, models, prototypes
 
-SMOKE = dynamic_assignment.PRESETS["smoke"]
+CPU, SMOKE = dynamic_assignment.PRESETS["cpu"], dynamic_assignment.PRESETS["smoke"]
 
 
 @pytest.mark.slow
@@ -62,10 +60,9 @@ def small(monkeypatch):
 
   def read(config, job):
     asked.append((job.images, config.image_size, job.imbalance))
-    key = jax.random.key(0)
     return readers.cut(
       job.images, images, images, imbalance=job.imbalance,
-      validation=config.validation, listing=config.listing, key=key,
+      validation=config.validation, listing=config.listing, key=jax.random.key(0),
     )  # fmt: skip
 
   def layer(widths=(8,), shortcut="projection_3x3"):
@@ -82,7 +79,7 @@ def small(monkeypatch):
 @pytest.mark.slow
 def test_a_balanced_table_runs_and_goes_on_where_it_was_stopped(small, tmp_path):
   config = dataclasses.replace(
-    dl2p_tables.PRESETS["table-1"], jobs=(Job("cifar100", "DL2P", 3),), epochs=2,
+    tables.PRESETS["table-1"], jobs=(Job("cifar100", "DL2P", 3),), epochs=2,
     batch=8, width=8, evaluate_every=1,
   )  # fmt: skip
   whole = dynamic_assignment.STUDY.run(config, tmp_path / "whole", "table-1")
@@ -109,7 +106,7 @@ def test_a_balanced_table_runs_and_goes_on_where_it_was_stopped(small, tmp_path)
   ],
 )  # fmt: skip
 def test_other_tables_train_their_methods(preset, methods, small, tmp_path):
-  config = dl2p_tables.PRESETS[preset]
+  config = tables.PRESETS[preset]
   images, imbalance = config.jobs[0].images, 0.5 if preset == "table-4" else 1.0
   config = dataclasses.replace(
     config, jobs=tuple(Job(images, x, 3, imbalance=imbalance) for x in methods),
@@ -145,18 +142,18 @@ def test_every_training_of_the_presets_is_known():
   read = {"cifar100", "tiny_imagenet", "imagenet2012", "cifar10", "svhn_cropped",
           "stl10"}  # fmt: skip
   known = 0
-  for name, config in dl2p_tables.PRESETS.items():
+  for name, config in tables.PRESETS.items():
     jobs = dl2p_settings.plan(config)
     assert {job.images for job in jobs} <= read
-    figures = [dl2p_tables.reported(config, job) for job in jobs]
+    figures = [tables.reported(config, job) for job in jobs]
     known += sum(figure is not None for figure in figures)
     if name in ("table-2", "table-4", "table-6", "table-8", "table-9"):
       assert None not in figures
   # Tables 1 to 4, 6, 8 and 9, and what figures 3 and 4 share with them.
   # PSC's are beside both of its kinds.
   assert known == 37 + 12 + 5 + 12 + 27 + 9 + 6 + 1 + 4 + 24
-  table = dl2p_tables.PRESETS["table-4"]
-  share = dl2p_tables.reported(table, dl2p_settings.plan(table)[2])
+  table = tables.PRESETS["table-4"]
+  share = tables.reported(table, dl2p_settings.plan(table)[2])
   assert share == pytest.approx(0.481)
 
 
@@ -169,7 +166,7 @@ def test_every_training_of_the_presets_is_known():
   ],
 )
 def test_rates_by_epoch(name, expected):
-  rates = photographs.schedule(dl2p_tables.PRESETS[name], 10)
+  rates = photographs.schedule(tables.PRESETS[name], 10)
   for epoch, rate in expected.items():
     assert rates(jnp.array(int(10 * epoch))) == pytest.approx(rate, abs=1e-7)
 
@@ -191,21 +188,19 @@ def test_what_cannot_be_trained_is_said_before_training(tmp_path):
   listing = tmp_path / "list.txt"
   listing.write_text("train/a/one.JPEG 0\n\ntrain/a/two.JPEG 0\n")
   refuses("the set has no file names", cut, images, images, listing=listing)
-  named = dataclasses.replace(
-    images, extras={"file_name": np.array(["one.JPEG", *"x" * 31])}
-  )
+  names = {"file_name": np.array(["one.JPEG", *"x" * 31])}
+  named = dataclasses.replace(images, extras=names)
   refuses("list.txt, line 3, names 'two.JPEG'", cut, named, named, listing=listing)
   with pytest.raises(IsADirectoryError, match=f"{tmp_path}"):
     cut(named, named, listing=tmp_path)
 
-  plan, jobs = dl2p_settings.plan, dl2p_tables.PRESETS["table-8"].jobs
+  plan, jobs = dl2p_settings.plan, tables.PRESETS["table-8"].jobs
   settings = functools.partial(dl2p_settings.Full, jobs=jobs)
   lost = settings(trainings=("cifar100/Ours*/16",))
   refuses(r"cifar100/Ours\*/16 takes the prototypes of PSC", plan, lost)
   unknown = settings(trainings=("cifar100/PSC, linear/15",))
-  refuses(
-    "among cifar100/PSC, cosine/16, .* got 'cifar100/PSC, linear/15'", plan, unknown
-  )
+  message = "among cifar100/PSC, cosine/16, .* got 'cifar100/PSC, linear/15'"
+  refuses(message, plan, unknown)
   one = settings(trainings=("cifar100/PSC, linear/32",))
   assert plan(one) == [Job("cifar100", "PSC, linear", 32)]
   sets = cut(images, images)
@@ -246,14 +241,11 @@ def fabricated(config, seeds: int = 3) -> dl2p_sweep.Study:
   ],
 )
 def test_what_was_trained_is_drawn(changes, drawn):
-  config = dataclasses.replace(
-    dynamic_assignment.PRESETS["cpu"], rates=(0.2,), **changes
-  )
-  study = fabricated(config)
+  study = fabricated(dataclasses.replace(CPU, rates=(0.2,), **changes))
   cosines = {(dl2p_prototypes.BEST, 10, 9): np.linspace(-1, 1, 45)}
-  assert [*dl2p_pictures.draw(study, cosines)] == drawn.split()
+  assert [*pictures.draw(study, cosines)] == drawn.split()
   without = [name for name in drawn.split() if name != "cosines"]
-  assert [*dl2p_pictures.draw(study, {})] == without
+  assert [*pictures.draw(study, {})] == without
 
 
 def test_the_time_of_a_training_that_went_on_is_not_known(tmp_path, monkeypatch):
@@ -294,7 +286,7 @@ def test_every_claim_of_a_table_has_a_name():
     for imbalance in (0.01, 0.02)
     for method, weight in methods
   )
-  declared = dl2p_tables.claims(dl2p_settings.Full(jobs=jobs), Table())
+  declared = tables.claims(dl2p_settings.Full(jobs=jobs), Table())
   names = [claim.id for claim in declared]
   assert len(set(names)) == len(names) == 12
   assert "cifar100-PSC, linear-d3-imbalance0.01" in names
@@ -337,16 +329,9 @@ def test_losses_of_all_methods_by_hand():
   assignment, weights = np.array([2, 0, 3, 1]), np.array([0.5, 1.0, 2.0, 3.0])
   labels = np.array([0, 1, 2, 3, 0])
   targets = 0.7 * np.eye(4)[labels] + 0.3 * np.eye(4)[::-1][labels]
-  first, points, soft, factors = (
-    jnp.asarray(x, jnp.float32) for x in (u, w, targets, weights)
-  )
-
-  @jax.jit
-  def values(method):
-    return dl2p_methods.losses_of(
-      method, first, points, jnp.asarray(assignment), soft, factors
-    )
-
+  given = [jnp.asarray(x, jnp.float32) for x in (u, w, targets, weights)]
+  given.insert(2, jnp.asarray(assignment))
+  values = jax.jit(lambda method: dl2p_methods.losses_of(method, *given))
   ours = w[assignment]
   products = u @ ours.T
   lengths = np.linalg.norm(u, axis=1)[:, None] * np.linalg.norm(ours, axis=1)
@@ -376,22 +361,19 @@ def test_the_length_of_a_prototype_counts_for_products_alone():
 
 @pytest.mark.parametrize("method", ["DL2P", "Static", "Fixed + CE"])
 def test_tables_have_the_papers_prototypes_and_the_small_study_the_best(method):
-  classes, dim = 13, 3
-  images = stand_in(classes, 1, 4)
-  sets = readers.Sets("set", images, None, images)
+  sets = readers.Sets("set", stand_in(13, 1, 4), None, stand_in(13, 1, 4))
   source = dl2p_methods.RECIPES[method].source
   key = jax.random.fold_in(jax.random.key(0), 1)
-  potential = prototypes.gaussian_potential_prototypes(key, classes, dim)
-  best = prototypes.uniform_prototypes(key, classes, dim).prototypes
+  potential = prototypes.gaussian_potential_prototypes(key, 13, 3)
+  best = prototypes.uniform_prototypes(key, 13, 3).prototypes
   assert float(jnp.abs(potential - best).max()) > 0.1
-  found = photographs.fixed_points(dl2p_settings.Full(), Job("a", method, dim), sets)
+  found = photographs.fixed_points(dl2p_settings.Full(), Job("a", method, 3), sets)
   np.testing.assert_array_equal(found, potential)
-  np.testing.assert_array_equal(dl2p_methods.fixed_set(source, key, classes, dim), best)
+  np.testing.assert_array_equal(dl2p_methods.fixed_set(source, key, 13, 3), best)
 
 
 def test_prototypes_that_know_the_names_of_the_classes(tmp_path):
-  images = stand_in()
-  sets = readers.Sets("set", images, None, images)
+  sets = readers.Sets("set", stand_in(), None, stand_in())
   vectors = np.array([[1, 0], [1, 0.1], [0, 1], [0.1, 1]], np.float32)
   np.save(tmp_path / "vectors.npy", vectors)
   config = dl2p_settings.Full(vectors=tmp_path / "vectors.npy")
@@ -422,8 +404,7 @@ def test_word_vectors_stand_in_table_7(monkeypatch, tmp_path):
   table = Table()
   own = dl2p_prototypes.study(table, key, sizes, 3, vectors=vectors)
   assert list(own) == [("Word2Vec-like", 100, 100), ("Word2Vec-like", 100, 50)]
-  shown = table.rows()
-  printed = {row["metric"]: row["paper"] for row in shown if row["paper"] is not None}
+  printed = {x["metric"]: x["paper"] for x in table.rows() if x["paper"] is not None}
   where = ", 100 in 100 dimensions"
   assert printed == {f"largest cosine{where}": 0.74, f"smallest cosine{where}": -0.32}
   rows = np.asarray(prototypes.vector_prototypes(vectors, 100))
@@ -436,28 +417,24 @@ def test_word_vectors_stand_in_table_7(monkeypatch, tmp_path):
     dynamic_assignment.STUDY.run(config, tmp_path, "table-7")
 
 
-def trained(accuracy: float) -> photographs.Trained:
-  """A finished training; its other figures are of no interest here."""
-  return photographs.Trained(accuracy, 0.5, np.eye(2), np.array([0.5, 0.25]))
-
-
 def test_pictures_of_tables_are_the_papers_figures():
   jobs = [Job("a", "DL2P", 50, r) for r in (10, 0.1, 1)]
   jobs += [Job("a", name, dim) for dim in (10, 3) for name in ("DL2P", "Static")]
   jobs += [Job("a", "PSC*", 16, uniformity=w) for w in (0.1, 1)]
   jobs.append(Job("a", "PSC, linear", 16))
+  rest = 0.5, np.eye(2), np.array([0.5, 0.25])  # figures of no interest here
   found = {
-    job: [trained(0.01 * number + seed / 2) for seed in range(2)]
-    for number, job in enumerate(jobs)
+    job: [photographs.Trained(0.01 * k + seed / 2, *rest) for seed in range(2)]
+    for k, job in enumerate(jobs)
   }
   cosines = {(dl2p_prototypes.BEST, 10, 9): np.linspace(-1, 1, 45)}
   seconds = {100: [0.1, 0.2], 200: [0.5, 0.6]}
   names = ["cosines", "updates", "uniformity", "accuracy", "matchings", "changes"]
-  assert [*dl2p_pictures.draw_tables(found, cosines, seconds)] == names
-  assert dl2p_pictures.draw_tables({}, {}, {}) == {}
+  assert [*pictures.draw_tables(found, cosines, seconds)] == names
+  assert pictures.draw_tables({}, {}, {}) == {}
   few = dict(list(found.items())[:1])
-  assert [*dl2p_pictures.draw_tables(few, {}, {})] == ["changes"]
-  curves, values = dl2p_pictures.accuracies(
+  assert [*pictures.draw_tables(few, {}, {})] == ["changes"]
+  curves, values = pictures.accuracies(
     found, lambda job: job.title, lambda job: job.dim if job.updates == 1 else None
   )
   assert values == [3, 10, 50]
@@ -545,9 +522,8 @@ def test_fixed_prototypes_under_cross_entropy_have_a_floor(classes, x64):
 
 
 def test_gains_of_the_text_against_the_papers_own_tables():
-  blocks = [x for x in dl2p_tables.ACCURACIES if "network" not in x]
-  cifar, imagenet = blocks[:2]
-  last = blocks[-1]
+  blocks = [x for x in tables.ACCURACIES if "network" not in x]
+  cifar, imagenet, *_, last = blocks
   best = {name: [np.nanmax(part[name]) for part in (cifar, imagenet)]
           for name in ("DL2P", "HPN")}  # fmt: skip
   # Over ETF not 0.87 and 9.15, over HPN 1.22 as printed, and not 2.14.

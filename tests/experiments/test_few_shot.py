@@ -103,22 +103,17 @@ def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
     assert 0 <= rows[name, "training accuracy at the end"]["mean"] <= 1
     assert rows[name, "con_alpha by features"]["mean"] > 0
     assert rows[name, "checkpoints without con_alpha by features"]["mean"] == 0
-  for test in (
-    "Mann-Whitney p, norm_ratio",
-    "Fisher's p, div_alpha by features proper",
-  ):
-    assert 0 < rows["1-shot", test]["mean"] <= 1
+  tests = "Mann-Whitney p, norm_ratio", "Fisher's p, div_alpha by features proper"
+  assert all(0 < rows["1-shot", test]["mean"] <= 1 for test in tests)
   # The other backbone, at its size: shapes alone.
   deep = dataclasses.replace(config, backbone="resnet18", image_size=224)
   init = functools.partial(training._init, deep, (0, 224, 224, 3))
   shown = jax.eval_shape(init, jax.random.key(0), {"log_exponent": jnp.float32(2)})
-  step = functools.partial(training._step, deep, Part(5, "mean"))
+  step = functools.partial(training._step, deep, part := Part(5, "mean"))
   table = few_shot_settings.table(birds, 7)
   wide = jnp.zeros((224, 258, 258, 3), jnp.uint8)
   hyper = {name: jnp.float32(0) for name in CELLS}
-  drawn = few_shot_settings.fixed_episodes(
-    deep, Part(5, "mean"), birds, queries=deep.num_queries, number=2
-  )
+  drawn = few_shot_settings.fixed_episodes(deep, part, birds, queries=2, number=2)
   fixed = np.unique(drawn, return_inverse=True)
   state, _ = jax.eval_shape(step, wide, table, fixed, shown, jax.random.key(0), hyper)
   assert jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, shown)
@@ -133,9 +128,7 @@ def test_published_figures_stand_beside_the_articles_protocol_alone():
     part = Part(shots, "mean")
     own = few_shot_settings.of_part(config, shots)
     shape = (2, 1, own.episodes // 100)
-    series = {
-      name: random.uniform(0.9, 1.1, shape) for name in training.measures(config)
-    }
+    series = {x: random.uniform(0.9, 1.1, shape) for x in training.measures(config)}
     tests = random.uniform(0, 1, (2, 1, 4))
     found = training.Trained(np.zeros((2, 1, shape[-1])), tests, series)
     rows = tabulated(own, part, found).rows()
@@ -177,24 +170,19 @@ def test_tests_of_checkpoints_are_counts_of_all_cases():
   for measure, side in (("con_alpha", -1), ("div_alpha", 1)):
     own = [x[~np.isnan(x)] for x in series[measure][:, 0]]
     pooled, first, others = np.concatenate(own), len(own[0]), len(own[1])
-
-    def above(rows, pooled=pooled):
-      rest = np.delete(pooled, list(rows))
-      return sum(x > y for x in pooled[list(rows)] for y in rest)
-
-    splits = itertools.combinations(range(len(pooled)), first)
-    sums = np.array([above(rows) for rows in splits])
-    middle, here = first * others / 2, above(range(first))
-    p = np.mean(np.abs(sums - middle) >= abs(here - middle))
+    ranks = (pooled[:, None] > pooled).sum(1)  # from 0, without ties
+    sums = np.array([sum(x) for x in itertools.combinations(ranks, first)])
+    # Pairs in order, less half of all pairs; those of the data come first.
+    above = sums - first * (first - 1) / 2 - first * others / 2
+    p = np.mean(np.abs(above) >= abs(above[0]))
     np.testing.assert_allclose(found[f"Mann-Whitney p, {measure}"], [p])
     right = [int(np.sum(side * (x - 1) > 0)) for x in own]
     total = sum(right)
-
-    def chance(n, first=first, total=total, others=others):
-      return math.comb(first, n) * math.comb(others, total - n)
-
-    every = [chance(n) for n in range(total + 1) if n <= first]
-    p = sum(x for x in every if x <= chance(right[0])) / sum(every)
+    every = [
+      math.comb(first, n) * math.comb(others, total - n)
+      for n in range(min(first, total) + 1)
+    ]
+    p = sum(x for x in every if x <= every[right[0]]) / sum(every)
     np.testing.assert_allclose(found[f"Fisher's p, {measure} proper"], [p])
   series["con_div"][0] = np.nan
   assert np.isnan(tables.tests_of_seeds(series)["Mann-Whitney p, con_div"]).all()
@@ -211,9 +199,8 @@ def test_ratios_by_the_articles_centring():
   found, features = both(*moved)
   assert abs(features.scaling - found["scaling"]) > 0.05
   for name in ("norm_ratio", "scaling", "con_alpha", "div_alpha"):
-    np.testing.assert_allclose(
-      found[f"{name} by features"], getattr(features, name), rtol=1e-4
-    )
+    right = getattr(features, name)
+    np.testing.assert_allclose(found[f"{name} by features"], right, rtol=1e-4)
 
 
 def test_training_classes_are_classified_without_augmentation():
@@ -246,8 +233,7 @@ def test_curves_of_training_and_validation(monkeypatch):
   }
   validation = np.array([[[0.1, 0.2]], [[0.3, 0.4]]])
   found = training.Trained(validation, np.zeros((2, 1, 2)), series)
-  config = dataclasses.replace(SETTINGS, check_every=5, validate_every=10)
-  drawn = few_shot.draw({Part(1, "mean"): found}, config)["accuracy-1-shot"]
+  drawn = few_shot.draw({Part(1, "mean"): found}, SETTINGS)["accuracy-1-shot"]
   lines = {line.get_label(): line.get_ydata() for line in drawn.axes[0].lines}
   np.testing.assert_allclose(lines["DR, validation"], [0.3, 0.4])
   np.testing.assert_allclose(lines["DR, training"], [5 / 8, 7 / 8])  # at the same time

@@ -20,7 +20,8 @@ from experiments.frame.study import Table
 from spherejax import data
 from tests.models.test_weight_import import norm
 
-SMOKE = norm_count.PRESETS["smoke"]
+SMOKE, TABLE_3, VOC = (norm_count.PRESETS[x] for x in ("smoke", "table-3", "voc"))
+DRAW = functools.partial(class_sets.episodes, shots=1, ways=3, queries=5)
 PRINTED = published.figures("norm_count")
 RNG = np.random.default_rng(0)
 
@@ -38,27 +39,19 @@ def test_the_smoke_preset_trains_measures_and_draws(smoke):
   assert len(smoke.content["pictures"]) == 3
 
 
-def residual_weights(path, widths, blocks):
+def residual_weights(path, stages):
   """A file with the names of torchvision's bottlenecks, behind "encoder."."""
   from safetensors.numpy import save_file
 
-  channels = widths[0]
-  shapes = {"conv1.weight": (channels, 3, 7, 7)}
-  shapes |= dict.fromkeys(norm("bn1"), (channels,))
-  for stage, (width, number) in enumerate(zip(widths, blocks, strict=True), 1):
-    for block in range(number):
-      place, sizes = f"layer{stage}.{block}", (channels, width, width, 4 * width)
-      for i, size in enumerate((1, 3, 1)):
-        shapes[f"{place}.conv{i + 1}.weight"] = (sizes[i + 1], sizes[i], size, size)
-        shapes |= dict.fromkeys(norm(f"{place}.bn{i + 1}"), (sizes[i + 1],))
-      if block == 0:
-        shapes[f"{place}.downsample.0.weight"] = (4 * width, channels, 1, 1)
-        shapes |= dict.fromkeys(norm(f"{place}.downsample.1"), (4 * width,))
-      channels = 4 * width
-  drawn = {
-    f"encoder.{name}": 1 + 0.1 * RNG.random(shape, np.float32)
-    for name, shape in shapes.items()
-  }
+  shapes = {"conv1.weight": (4, 3, 7, 7)} | dict.fromkeys(norm("bn1"), (4,))
+  for stage in range(stages):
+    place, sizes = f"layer{stage + 1}.0", (16 if stage else 4, 4, 4, 16)
+    for i, size in enumerate((1, 3, 1)):
+      shapes[f"{place}.conv{i + 1}.weight"] = (sizes[i + 1], sizes[i], size, size)
+      shapes |= dict.fromkeys(norm(f"{place}.bn{i + 1}"), (sizes[i + 1],))
+    shapes[f"{place}.downsample.0.weight"] = (16, sizes[0], 1, 1)
+    shapes |= dict.fromkeys(norm(f"{place}.downsample.1"), (16,))
+  drawn = {f"encoder.{x}": 1 + 0.1 * RNG.random(y, "f") for x, y in shapes.items()}
   save_file(drawn | {"projection.0.weight": np.zeros((2, 2), np.float32)}, path)
 
 
@@ -66,7 +59,7 @@ def residual_weights(path, widths, blocks):
 def test_the_tables_measure_a_stand_in(tmp_path, monkeypatch):
   """One shape for grids and photographs, so that they share what is compiled."""
   file, labels = tmp_path / "encoder.safetensors", np.arange(80) % 4
-  residual_weights(file, (4, 4), (1, 1))
+  residual_weights(file, 2)
   held = RNG.random((80, 8, 8, 3)).astype(np.float32)
   moments = np.full(3, 0.5, np.float32), np.full(3, 0.2, np.float32)
   objects = norm_count_sets.Objects(held, labels, held, labels, *moments)
@@ -104,9 +97,9 @@ def test_the_tables_measure_a_stand_in(tmp_path, monkeypatch):
 
 def test_the_control_of_a_residual_network_is_another_one_with_each_seed(tmp_path):
   file = tmp_path / "encoder.safetensors"
-  residual_weights(file, (4,), (1,))
+  residual_weights(file, 1)
   config = dataclasses.replace(
-    norm_count.PRESETS["table-3"], seeds=2, resnet_blocks=(1,), resnet_widths=(4,),
+    TABLE_3, seeds=2, resnet_blocks=(1,), resnet_widths=(4,),
     supervised_weights=str(file),
   )  # fmt: skip
   networks = grids.trained_networks(config)
@@ -123,7 +116,7 @@ def test_the_control_of_a_residual_network_is_another_one_with_each_seed(tmp_pat
 
 @pytest.mark.slow
 def test_without_files_photographs_are_seen_by_the_installed_network():
-  config = dataclasses.replace(norm_count.PRESETS["voc"], controls=False)
+  config = dataclasses.replace(VOC, controls=False)
   networks = grids.trained_networks(config)
   assert (networks.names, networks.fixed) == (("supervised",), 1)
   network = features.pretrained()
@@ -140,7 +133,6 @@ def test_without_files_photographs_are_seen_by_the_installed_network():
 def test_the_papers_photographs_are_of_all_years():
   table = norm_count.PRESETS["table-1"]
   named = dataclasses.replace(table, voc_folder="VOC")
-  small = norm_count.PRESETS["voc"]  # EfficientNet-Lite0
 
   def has_paper(config, name, fill):
     return bool(norm_count_report.printed(config, name, f"{name}, supervised, {fill}"))
@@ -148,7 +140,7 @@ def test_the_papers_photographs_are_of_all_years():
   assert has_paper(table, "stl10", "zeros")
   assert not has_paper(table, "voc", "photographs")  # 2007 alone
   assert has_paper(named, "voc", "photographs")
-  assert not has_paper(small, "voc", "photographs")
+  assert not has_paper(VOC, "voc", "photographs")  # EfficientNet-Lite0
 
 
 def test_networks_without_biases_and_as_they_are_drawn():
@@ -194,8 +186,7 @@ def test_every_network_keeps_its_name_and_seed(tmp_path, monkeypatch):
 
 def test_two_views_of_each_object(monkeypatch):
   config = dataclasses.replace(SMOKE, simclr_batch=16, temperature=0.1)
-  objects = norm_count_sets.load("digits", config)
-  points = norm_count_sets.Objects(*map(jnp.asarray, objects))
+  points = jax.tree.map(jnp.asarray, norm_count_sets.load("digits", config))
   monkeypatch.setattr(training, "view", lambda settings, key, x: x)
 
   def output(x):
@@ -212,10 +203,9 @@ def test_two_views_of_each_object(monkeypatch):
 
 def test_networks_of_grids_see_one_class_and_its_label():
   config = dataclasses.replace(SMOKE, batch=32)
-  objects = norm_count_sets.load("digits", config)
-  points = norm_count_sets.Objects(*map(jnp.asarray, objects))
+  points = jax.tree.map(jnp.asarray, norm_count_sets.load("digits", config))
   # A digit that is its class everywhere, so that scores can be read from the image.
-  shown = 1.0 + np.tile(objects.train_labels[:, None, None, None], (1, 8, 8, 1))
+  shown = 1.0 + np.tile(points.train_labels[:, None, None, None], (1, 8, 8, 1))
   points = points._replace(train=jnp.asarray(shown, jnp.float32))
 
   @jax.jit
@@ -261,14 +251,11 @@ def test_classifiers_angles_and_episodes():
   name = "logistic regression"
   assert min(found[f"{name} [%]"], found[f"{name}, l2 [%]"]) > 95
   cosines = unit(asked.z[0]) @ unit(asked.z[0]).T
-  label = asked.labels[:, None] == asked.labels[None]
-  count = asked.counts[:, None] == asked.counts[None]
+  label, count = (x[:, None] == x[None] for x in (asked.labels, asked.counts))
   expected = [cosines[label & ~count].mean(), cosines[~label & count].mean()]
   np.testing.assert_allclose([*measures.angles(asked, 0).values()], expected, rtol=1e-5)
   classes = data.class_table(asked.labels, per_class=1)
-  drawn = class_sets.episodes(
-    jax.random.key(1), classes, shots=1, ways=3, queries=5, number=100
-  )
+  drawn = DRAW(jax.random.key(1), classes, number=100)
   figures = measures.episodes(asked, 0, drawn, shots=1)
   assert figures["1-shot, l2"] > figures["1-shot"] + 0.1
   assert figures["1-shot, correlation of norm and count"] > 0.9
@@ -277,9 +264,7 @@ def test_classifiers_angles_and_episodes():
 
 def test_controls_are_measured_where_no_slopes_are():
   """Untrained networks as the others; of the image what its norm can tell."""
-  config = dataclasses.replace(
-    norm_count.PRESETS["table-3"], episodes=50, ways=3, queries=5, shots=(1,)
-  )
+  config = dataclasses.replace(TABLE_3, episodes=50, ways=3, queries=5, shots=(1,))
   own = sample(0)
   both = own._replace(z=np.concatenate([own.z, own.z[:, ::-1]]))
   names = ("supervised", "random weights")
@@ -294,13 +279,8 @@ def test_controls_are_measured_where_no_slopes_are():
   rho = "correlation of norm and count"
   np.testing.assert_allclose(image[f"{rho}, mixed"], expected, atol=1e-4)
   classes = data.class_table(own.labels, per_class=1)
-  drawn = class_sets.episodes(
-    jax.random.key(0), classes, shots=1, ways=3, queries=5, number=50
-  )
-  each = [
-    np.corrcoef(own.lengths[rows.ravel()], own.counts[rows.ravel()])[0, 1]
-    for rows in np.asarray(drawn)
-  ]
+  drawn = np.asarray(DRAW(jax.random.key(0), classes, number=50)).reshape(50, -1)
+  each = [np.corrcoef(own.lengths[x], own.counts[x])[0, 1] for x in drawn]
   np.testing.assert_allclose(image[f"1-shot, {rho}"], np.mean(each), atol=1e-4)
   with_slopes = dataclasses.replace(config, measures=("slopes", "episodes"))
   found = grids.measure(with_slopes, networks, samples, jax.random.key(0))
@@ -317,9 +297,7 @@ def test_each_row_of_slopes_has_its_verdict():
   norm_count_report.add_verdicts(table, SMOKE, "digits")
   rows = table.rows()
   found = {row["metric"]: row for row in rows if "note" in row}
-  mixed, single = (
-    found[f"points at which it rises, {mode}"] for mode in ("mixed", "single")
-  )
+  mixed, single = (found[f"points at which it rises, {x}"] for x in ("mixed", "single"))
   assert mixed["values"] == [2.0, 1.0]
   assert mixed["note"] == "at 1/4, 1/2 (1 of 2 seeds)"
   assert single["note"] == "increasing"
@@ -343,7 +321,7 @@ def test_logistic_regression_is_that_of_scikit_learn():
 @pytest.mark.slow
 @pytest.mark.data
 def test_photographs_of_a_prepared_set(tfds_dir):
-  config = dataclasses.replace(norm_count.PRESETS["voc"], photograph_size=8)
+  config = dataclasses.replace(VOC, photograph_size=8)
   found = norm_count_sets.photographs(config)
   np.testing.assert_array_equal(np.unique(found.counts), np.arange(2, 10))
   single = found.labels >= 0
@@ -371,9 +349,7 @@ def test_a_folder_of_photographs(tmp_path):
     (tmp_path / "Annotations" / f"{name}.xml").write_text(text)
     image = np.full((12, 20, 3), 40 * number, np.uint8)
     Image.fromarray(image).save(tmp_path / "JPEGImages" / f"{name}.jpg")
-  config = dataclasses.replace(
-    norm_count.PRESETS["voc"], voc_folder=str(tmp_path), photograph_size=8
-  )
+  config = dataclasses.replace(VOC, voc_folder=str(tmp_path), photograph_size=8)
   found = norm_count_sets.photographs(config)
   np.testing.assert_array_equal(found.counts, [2, 3, 9])
   np.testing.assert_array_equal(found.labels, [0, -1, 1])

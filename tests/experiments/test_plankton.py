@@ -20,7 +20,7 @@ from experiments.hierarchies.plankton_runs import BASELINE, EMBEDDING, SEEN, UNS
 from spherejax import data, metrics, models
 from tests.experiments import entries
 
-SMOKE = plankton.PRESETS["smoke"]
+CPU, FULL, SMOKE = (plankton.PRESETS[name] for name in ("cpu", "full", "smoke"))
 
 
 @pytest.fixture
@@ -37,10 +37,8 @@ def test_the_smoke_preset_tells_classes_apart(tfds_dir, one_picture_a_class, smo
     for way in ("centroid", "k = 10"):
       assert 3 / count < smoke.figures[EMBEDDING, f"accuracy, {group}, {way}"] < 1
   assert 0 < smoke.figures[BASELINE, "accuracy, seen, half"] < 1
-  first, last = (
-    smoke.figures[EMBEDDING, f"drift of the centroids, {x} two iterations"]
-    for x in ("first", "last")
-  )
+  drift = "drift of the centroids, {} two iterations"
+  first, last = (smoke.figures[EMBEDDING, drift.format(x)] for x in ("first", "last"))
   assert first > last > 0
   claims = {claim["id"]: claim["value"] for claim in smoke.content["claims"]}
   score = smoke.figures[EMBEDDING, "macro F1, unseen, k = 10"]
@@ -70,11 +68,11 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, monkeypatch):
   names = [*plankton_images.RECALL, "detritus", "Rhopalonema"]
   folder = folder_of(tmp_path / "images", dict.fromkeys(names, 6))
   config = dataclasses.replace(
-    plankton.PRESETS["full"], folder=folder, test_images=2, validation_images=2,
-    canvas=75, width=2, dim=8, triplets=4, steps=1, iterations=2,
-    baseline_epochs=1, baseline_batch=64, neighbours=(10,), curve=(10,),
+    FULL, folder=folder, test_images=2, validation_images=2, canvas=75, width=2,
+    dim=8, triplets=4, steps=1, iterations=2, baseline_epochs=1, baseline_batch=64,
+    neighbours=(10,), curve=(10,),
   )  # fmt: skip
-  assert triplets.length(plankton.PRESETS["full"]) == 40
+  assert triplets.length(FULL) == 40
   whole = plankton_images.load(config)
   assert len(whole.seen) == 65
   assert whole.unseen == ("Rhopalonema", "detritus")
@@ -102,12 +100,10 @@ def test_batches_are_triplets_with_the_margin_of_their_iteration(tmp_path):
     data.load_folder(folder_of(tmp_path, {"a": 9, "b": 2, "c": 3}), channels=1),
     functools.partial(data.fit_canvas, side=12, fill=255),
   )
-  config = dataclasses.replace(
-    plankton.PRESETS["cpu"], triplets=8, steps=2, iterations=3, raised_after=(2,)
-  )
+  small = dataclasses.replace(CPU, triplets=8, steps=2, iterations=3, raised_after=(2,))
   make = functools.partial(
-    triplets.triplet_batches, images, jax.random.key(0), config,
-    functools.partial(triplets.margin_schedule, config),
+    triplets.triplet_batches, images, jax.random.key(0), small,
+    functools.partial(triplets.margin_schedule, small),
   )  # fmt: skip
   batches = list(make()(0))
   margins = [np.unique(batch["margin"]).tolist() for batch in batches]
@@ -125,13 +121,12 @@ def test_batches_are_triplets_with_the_margin_of_their_iteration(tmp_path):
 
 
 def test_margins_and_the_lengths_of_both_ways():
-  full, cpu = plankton.PRESETS["full"], plankton.PRESETS["cpu"]
-  assert full.triplets * full.steps * full.iterations == 3_000_000
-  margins = [triplets.margin_schedule(full, i) for i in (20, 21, 30, 31)]
+  assert FULL.triplets * FULL.steps * FULL.iterations == 3_000_000
+  margins = [triplets.margin_schedule(FULL, i) for i in (20, 21, 30, 31)]
   assert margins == [1.0, 1.3, 1.3, 1.5]
-  assert [triplets.margin_schedule(cpu, i) for i in (5, 6)] == [1.0, 1.3]
-  assert triplets.length(cpu) == 11
-  assert triplets.length(dataclasses.replace(cpu, margins=(1.0,), raised_after=())) == 8
+  assert [triplets.margin_schedule(CPU, i) for i in (5, 6)] == [1.0, 1.3]
+  assert triplets.length(CPU) == 11
+  assert triplets.length(dataclasses.replace(CPU, margins=(1.0,), raised_after=())) == 8
 
 
 def test_halves_and_ways():
@@ -213,15 +208,9 @@ def test_f1_of_the_classes_that_the_article_names():
     (EMBEDDING, UNSEEN, "centroid"): random.integers(1, 9, (3, 3)),
   }
   run = plankton_runs.RunResult({}, {", ".join(x): y for x, y in places.items()}, {})
-  full = plankton.PRESETS["full"]
-  own = dataclasses.replace(full, weights="inception.pth")
-
-  def class_rows(config):
-    return entries.filled(
-      plankton_tables.add_classes, [run], [run], whole, config
-    ).rows()
-
-  rows = class_rows(own)
+  own = dataclasses.replace(FULL, weights="inception.pth")
+  add = functools.partial(entries.filled, plankton_tables.add_classes, [run], [run])
+  rows = add(whole, own).rows()
   beside, found = (
     {(row["name"], row["metric"]): row[x] for row in rows} for x in ("paper", "mean")
   )
@@ -237,20 +226,18 @@ def test_f1_of_the_classes_that_the_article_names():
     for name, value in zip(seen if group == SEEN else unseen, right, strict=True):
       if (place := (network, f"F1 of {name}, {group}, {way}")) in found:
         assert found[place] == pytest.approx(value)
-  for other in (full, dataclasses.replace(own, seen="common")):
-    assert {row["paper"] for row in class_rows(other)} == {None}
+  for other in (FULL, dataclasses.replace(own, seen="common")):
+    assert {row["paper"] for row in add(whole, other).rows()} == {None}
   printed = plankton_images.PRINTED
   assert {*printed["f1_classifier"], *printed["f1_embedding"]} < set(seen)
 
 
 def test_the_softmax_classifiers_curve():
-  runs = [
-    plankton_runs.RunResult({"accuracies": values}, {}, {})
-    for values in ([0.2, 0.4], [0.4, 0.8])
-  ]
+  curves = [0.2, 0.4], [0.4, 0.8]
+  runs = [plankton_runs.RunResult({"accuracies": x}, {}, {}) for x in curves]
   for config, steps, label in (
-    (plankton.PRESETS["cpu"], [1, 2], "iteration"),
-    (dataclasses.replace(plankton.PRESETS["full"], iterations=2), [100, 200], "epoch"),
+    (CPU, [1, 2], "iteration"),
+    (dataclasses.replace(FULL, iterations=2), [100, 200], "epoch"),
   ):
     axes = plankton_pictures.baseline(runs, config).axes[0]
     np.testing.assert_allclose(axes.lines[0].get_xdata(), steps)
@@ -279,7 +266,6 @@ def test_other_neighbours_go_on_with_the_same_training(tmp_path, monkeypatch):
 
 
 def test_bad_input(tmp_path):
-  config = plankton.PRESETS["cpu"]
   images = data.Images(
     [np.zeros((2, 2, 1), np.uint8)] * 400,
     np.repeat(np.arange(4), [210, 120, 40, 30]).astype(np.int32),
@@ -287,7 +273,7 @@ def test_bad_input(tmp_path):
   )
 
   def classes(**changes):
-    return plankton_images.classes(images, dataclasses.replace(config, **changes))
+    return plankton_images.classes(images, dataclasses.replace(CPU, **changes))
 
   assert classes(seen_from=100, test_images=40) == (("crab", "eel"), ("fish", "gnat"))
   with pytest.raises(ValueError, match=r"two classes must be learned, got 1 of 4"):
@@ -298,7 +284,7 @@ def test_bad_input(tmp_path):
     classes(seen_from=100)
   with pytest.raises(ValueError, match="no folder for 65 classes: Acantharea"):
     classes(seen="article")
-  folder = dataclasses.replace(config, data="folder", folder=str(tmp_path / "none"))
+  folder = dataclasses.replace(CPU, data="folder", folder=str(tmp_path / "none"))
   with pytest.raises(SystemExit, match="plankton is read from --folder: no image"):
     plankton_images.load(folder)
 
@@ -317,8 +303,7 @@ def test_classes_of_the_article():
   recalls = plankton_images.RECALL
   assert "bubble" in recalls  # one of the 65 and not in addition to them
   assert not {"tailChaetognatha", "zoeaDecapoda"} & set(recalls)
-  full = plankton.PRESETS["full"]
-  assert full.test_images + full.validation_images == 200
+  assert FULL.test_images + FULL.validation_images == 200
 
 
 def test_no_text_covers_another():

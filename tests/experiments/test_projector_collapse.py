@@ -28,7 +28,7 @@ STRONG = collapse_config.COLOURED[LARGE]
 TINY = collapse_config.Settings(
   widths=(4, 4, 8), strides=(1, 2, 1), projector=(6,), convolution="native"
 )
-SMOKE = projector_collapse.PRESETS["smoke"]
+FULL, SMOKE = (projector_collapse.PRESETS[name] for name in ("full", "smoke"))
 
 
 def of(strengths):
@@ -212,12 +212,10 @@ def test_what_is_measured_first_is_normalised():
 
 
 def test_a_step_follows_the_gradient_of_its_loss():
-  settings = dataclasses.replace(
-    TINY, batch=6, inverse_temperature=4.0, weight_decay=0.0
-  )
+  config = dataclasses.replace(TINY, batch=6, inverse_temperature=4.0, weight_decay=0.0)
   study = collapse_config.digits()
   given, hyper = runs.device_data(study), of(collapse_config.GREY[LARGE])
-  run, key = Run(settings, study.classes), jax.random.key(3)
+  run, key = Run(config, study.classes), jax.random.key(3)
   params, stats = tiny_variables()["params"], tiny_variables()["batch_stats"]
   both = params, stats
   state = collapse_training.State(
@@ -262,9 +260,7 @@ def test_views_are_of_the_strengths_asked_for(integer):
     seen = np.float32(images) / 255
     right = jax.jit(functools.partial(draw, strengths=strengths, integer=integer))(seen)
     np.testing.assert_allclose(found, right, atol=1e-5)
-  config = dataclasses.replace(
-    projector_collapse.PRESETS["full"], strengths=("simclr",)
-  )
+  config = dataclasses.replace(FULL, strengths=("simclr",))
   collapse_config.check(config)
   assert config.integer_crops
 
@@ -361,10 +357,8 @@ def test_the_picture_of_depth_and_width_has_what_there_is():
 
 def test_a_strength_that_is_compared_with_none_tells_what_it_can():
   one = trained()
-  one = one._replace(
-    curves={name: x[:1] for name, x in one.curves.items()},
-    start={name: x[:1] for name, x in one.start.items()},
-  )
+  curves, start = jax.tree.map(lambda x: x[:1], (one.curves, one.start))
+  one = one._replace(curves=curves, start=start)
   assert [c["id"] for c in claimed(one, ("simclr",))] == ["S3-correlation"]
 
 
@@ -383,9 +377,9 @@ def test_the_full_protocol_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   study = noise(count=48, side=16)
   monkeypatch.setattr(collapse_config, "load", lambda _: study)
   config = dataclasses.replace(
-    projector_collapse.PRESETS["full"], encoder="conv", widths=(4, 4, 8),
-    projector=(6,), projectors=(), toys=(), seeds=1, steps=4, measure_every=2,
-    probe_every=2, warm_up=1, batch=8, measured=16, strengths=(LARGE,),
+    FULL, encoder="conv", widths=(4, 4, 8), projector=(6,), projectors=(), toys=(),
+    seeds=1, steps=4, measure_every=2, probe_every=2, warm_up=1, batch=8, measured=16,
+    strengths=(LARGE,),
   )  # fmt: skip
   fit = training.fit
   train = functools.partial(projector_collapse.train, config, {LARGE: STRONG}, study)
@@ -444,20 +438,18 @@ def test_reports_are_of_singular_values_in_float64():
 @pytest.mark.parametrize("synchronized", [True, False])
 def test_statistics_of_two_devices(synchronized, monkeypatch):
   """Synchronised they, the loss, its bound and their gap are those of one device."""
-  settings = dataclasses.replace(runs.Full(), synchronized=synchronized)
-  made = []
+  settings = runs.Full(synchronized=synchronized)
 
   def stop(settings, classes, norm_axis):
-    made.append(norm_axis)
-    raise KeyboardInterrupt
+    raise KeyboardInterrupt(norm_axis)
 
   study = collapse_config.digits()
   with monkeypatch.context() as patch:
     patch.setattr(runs, "Run", stop)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as stopped:
       runs.train_apart(settings, {LARGE: STRONG}, study, pathlib.Path("none"))
   given = runs.device_data(study)
-  run, whole = Run(TINY, study.classes, *made), Run(TINY, study.classes)
+  run, whole = (Run(TINY, study.classes, *x) for x in (stopped.value.args, ()))
   for one in (run, whole):  # the same views, however the batch is spread
     monkeypatch.setattr(one, "views", lambda key, x, hyper: jnp.stack([x, x**2]))
   images = given.train[:8] / jnp.float32(255)
@@ -492,8 +484,7 @@ def test_statistics_of_two_devices(synchronized, monkeypatch):
 @pytest.mark.slow
 def test_resnet18_takes_steps_by_lars():
   """The published network and optimiser, on noise that is hardly augmented."""
-  full = projector_collapse.PRESETS["full"]
-  config = dataclasses.replace(full, steps=8, measure_every=8, warm_up=1)
+  config = dataclasses.replace(FULL, steps=8, measure_every=8, warm_up=1)
   settings = command.only(runs.Full, config)
   study = noise(count=8, side=16)
   images, run = runs.device_data(study), Run(settings, study.classes)
@@ -528,7 +519,7 @@ def test_images_have_coarse_classes(size, side, classes, groups, tfds_dir):
     assert len(study.train) == size
     assert np.bincount(study.test_labels).tolist() == [30] * classes
   else:
-    study = collapse_config.load(projector_collapse.PRESETS["full"])
+    study = collapse_config.load(FULL)
   assert study.train.shape[1:] == study.test.shape[1:] == (side, side, 3)
   assert study.train.dtype == np.uint8
   assert study.classes == classes
@@ -542,7 +533,7 @@ def test_images_have_coarse_classes(size, side, classes, groups, tfds_dir):
 
 
 def test_the_full_protocol_projects_512_features_onto_128():
-  network = collapse_training.network(projector_collapse.PRESETS["full"])
+  network = collapse_training.network(FULL)
   images = jax.ShapeDtypeStruct((2, 32, 32, 3), jnp.float32)
   shapes = jax.eval_shape(network.init, jax.random.key(0), images)
   features, outputs = jax.eval_shape(network.apply, shapes, images)

@@ -119,12 +119,10 @@ def test_known_classes_have_the_discriminality_that_is_known():
   [
     ({"l2": (0.1, 0.2), "linf": (0.1,)}, "mc-l2-0.1 mc-l2-0.2 mc-linf-0.1 mc-grows"),
     ({"l2": (), "linf": (0.1,)}, "mc-linf-0.1"),
-    (
-      {"l2": (0.3,), "linf": ()},
-      "mc-l2-0.3 phi-l2-0.3 r2-l2-0.3 intra-l2-0.3 tradeoff-l2-0.3 accuracy-l2-0.3",
-    ),
+    ({"l2": (0.3,), "linf": ()},
+     "mc-l2-0.3 phi-l2-0.3 r2-l2-0.3 intra-l2-0.3 tradeoff-l2-0.3 accuracy-l2-0.3"),
   ],
-)
+)  # fmt: skip
 def test_claims_are_of_the_budgets_there_are(budgets, expected):
   config = dataclasses.replace(CONFIG, **budgets)
   table, names = Table(), inputs.names_of(config)
@@ -241,9 +239,7 @@ def test_equally_far_photographs_are_equally_far(monkeypatch):
   random = np.random.default_rng(0)
   pixels = random.integers(60, 130, (40, 8, 8, 3))
   features = random.normal(size=(40, 5))
-  monkeypatch.setattr(
-    photographs, "_embed", lambda *_: lambda _, x: np.asarray(features, np.float32)
-  )
+  monkeypatch.setattr(photographs, "_embed", lambda *_: lambda *_: np.float32(features))
   own = voronoi_sets.Points(jnp.asarray(pixels / 255, jnp.float32), jnp.arange(40) % 4)
   state = types.SimpleNamespace(variables=dict)
   found = photographs.measure_features(CONFIG, own, state)
