@@ -5,7 +5,7 @@ embedding by global average pooling (GAP) contains all nine; generalized sum poo
 (GSP) can leave the eight out. Both are trained with a contrastive loss. The setting is
 that of DML 5.3.2, with larger collages, on images that scikit-learn ships.
 
-    python -m experiments.quickstart                  # 67 s on 2 cores
+    python -m experiments.quickstart                  # 43 s on 2 cores
     python -m experiments.quickstart --preset smoke   # seconds
 
 With the extra `pretrained`, `--images FOLDER` makes collages of your photographs, with
