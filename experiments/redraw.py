@@ -5,11 +5,11 @@ python -m experiments.redraw retrieval       # one run
 python -m experiments.redraw statements      # the figure of docs/results.md
 """
 
+import argparse
 import importlib
 import json
 import math
 import pathlib
-import sys
 import tomllib
 
 from experiments.frame import pictures, study
@@ -61,7 +61,15 @@ def verdicts() -> dict[str, list[tuple[float, str]]]:
 
 def main() -> None:
   """Draws the runs that the command names, or all and the statements."""
-  for name in sys.argv[1:] or [*(x.stem for x in FILES), "statements"]:
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  every = [*(x.stem for x in FILES), "statements"]
+  parser.add_argument("runs", nargs="*", metavar="RUN", help="all by default")
+  runs = parser.parse_args().runs
+  if unknown := {*runs} - {*every}:
+    parser.error(f"RUN must be one of {', '.join(every)}, got {', '.join(unknown)}")
+  for name in runs or every:
     if name == "statements":
       figure = pictures.verdicts(verdicts())
       plotting.save(figure, DOCS / "results" / "statements.svg")

@@ -138,8 +138,9 @@ def test_what_is_no_weight_counts_for_nothing(x64):
 def test_many_positives_are_counted_by_sorting():
   """Past a number of positives the rows are sorted; loops over weights are not."""
   generator = np.random.default_rng(5)
-  matrix = generator.integers(0, 30, (3, 80)).astype(np.float32)
-  same = generator.random((3, 80)) < 0.5
+  matrix = generator.integers(0, 30, (3, 240)).astype(np.float32)
+  same = generator.random((3, 240)) < 0.5
+  assert same.sum(1).max() > 96
   for kind in KINDS:
     mine = functools.partial(losses.mine_triplet_margin, margin=4.0, kind=kind)
     loops = mine(matrix, np.float32(same), np.float32(~same))

@@ -66,9 +66,10 @@ def test_ties_are_inactive_and_masked_rows_deleted(mining, average, x64):
 def test_sorted_rows_and_weights_equal_the_loops(mining):
   """Many positives are counted in sorted rows; weights never are."""
   generator = np.random.default_rng(13)
-  matrix = generator.integers(0, 40, (2, 90)).astype(np.float32)
-  same = generator.random((2, 90)) < 0.5
-  weights = generator.choice([0.5, 1.0, 3.0], (2, 90)).astype(np.float32)
+  matrix = generator.integers(0, 40, (2, 240)).astype(np.float32)
+  same = generator.random((2, 240)) < 0.5
+  assert same.sum(1).max() > 96
+  weights = generator.choice([0.5, 1.0, 3.0], (2, 240)).astype(np.float32)
   call = compiled(mining=mining, average="all")
   weighted = weights, same * weights, ~same * weights
   for factor, *masks in ((1.0, same, ~same), weighted):
