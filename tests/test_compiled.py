@@ -318,7 +318,7 @@ MAKERS = {"even": even_of, "lambda": lambda w: lambda x: x @ w, "partial": PARTI
 
 
 @pytest.mark.parametrize("maker", MAKERS)
-def test_functions_that_hold_the_same_are_one_function(maker):
+def test_functions_are_one_function_only_if_they_hold_the_same(maker):
   def call(weights):
     return attack(MAKERS[maker](weights))
 
@@ -326,7 +326,7 @@ def test_functions_that_hold_the_same_are_one_function(maker):
   for _ in range(2):
     again = without_compiling(lambda: call(WEIGHTS))
     np.testing.assert_array_equal(again, before)
-  # Variables of a partial are data.
+  # The arrays of a `Partial` are arguments of the program: other ones compile nothing.
   other = functools.partial(call, opposite)
   after = without_compiling(other) if maker == "partial" else other()
   np.testing.assert_array_equal(after, -before)

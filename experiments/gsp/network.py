@@ -68,10 +68,10 @@ class Settings(Limited):
   """Loss: contrastive (C2) or proxy_nca (ProxyNCA++)."""
   learning_rate: float = 1e-3
   """Learning rate of Adam."""
-  zero_shot: ClassVar[bool] = True  # whether GSP is trained to predict, too
+  zero_shot: ClassVar[bool] = True  # whether a GSP network also predicts labels
 
   def local_features(self, images: Array, *, train: bool) -> Array:
-    """Maps of images, by layers of the module that calls it."""
+    """Maps of images; the module that calls this owns the layers."""
     pixels = data.to_float(images) - 0.5
     return cast(Array, backbone(self, "backbone")(pixels, train=train))
 

@@ -67,8 +67,8 @@ class Collages(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Small(network.Settings):
-  """Convolutions for pixels or one layer for features, in place of a ResNet."""
+class SmallNetwork(network.Settings):
+  """Settings of a network of convolutions for pixels, or of one layer for features."""
 
   zero_shot = False
 
@@ -99,7 +99,7 @@ def compare(
   `names` are those of the classes. `tell` is called after each part of a training but
   the first.
   """
-  settings = Small(
+  settings = SmallNetwork(
     steps=config.steps, parts=config.parts, batch_classes=config.classes,
     per_class=config.per_class, dim=config.dim, pooling="gsp", loss="contrastive",
     prototypes=config.prototypes, inverse_temperature=config.inverse_temperature,

@@ -144,7 +144,7 @@ def gauge(delta, hull):
 
 
 @pytest.mark.parametrize("hull", [False, True])
-def test_points_are_inside_in_exact_arithmetic(hull):
+def test_points_of_two_norms_are_inside_in_exact_arithmetic(hull):
   far = X + DRAWS.normal(size=X.shape).astype(np.float32) * np.float32(2)
   far[0], far[1, 0] = X[0], np.nan
 

@@ -1,4 +1,4 @@
-"""What is made of scores: losses that attacks ascend, decisions, votes under noise."""
+"""Losses that attacks ascend, exact decisions above scores, and votes under noise."""
 
 from functools import partial as call
 
@@ -113,7 +113,7 @@ def test_the_decided_class_is_on_top_by_the_least_that_can_be(dtype):
   np.testing.assert_allclose(above[1:], others[1:], rtol=0.01, atol=1e-30)
 
 
-def test_gradients_are_those_of_the_scores():
+def test_with_decision_keeps_the_gradients_of_the_scores():
   z = jnp.asarray(SCORES[:4], jnp.float32)
   weights = np.random.default_rng(0).normal(size=z.shape).astype(np.float32)
   decided = jnp.asarray(DECIDED[:4])
@@ -195,7 +195,13 @@ def test_no_draws_abstain_and_nan_votes_for_nobody():
 
 
 def test_bounds_are_those_of_clopper_and_pearson():
-  for total, alpha in ((1, 0.1), (17, 0.05), (1000, 0.001), (100_000, 0.001)):
+  for total, alpha in (
+    (1, 0.1),
+    (17, 0.05),
+    (40, 0.05),
+    (1000, 0.001),
+    (100_000, 0.001),
+  ):
     count = np.unique(np.linspace(0, total, 30).astype(int))
     lower, upper = bounds(count, total, alpha=alpha)
     for k, low, high in zip(count, lower, upper, strict=True):

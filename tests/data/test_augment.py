@@ -1,6 +1,7 @@
 """Crops, flips, resizing and warps, against Pillow, torchvision's loop and scipy."""
 
 import functools
+import inspect
 
 import jax
 import jax.numpy as jnp
@@ -242,15 +243,26 @@ def test_types_and_shapes_stay_and_half_precision_is_rounded_single_precision(na
     np.testing.assert_array_equal(RANDOM[name](KEY, half), exact.astype(jnp.bfloat16))
 
 
+def test_the_whole_image_as_the_box_is_a_resize():
+  image = IMAGE[:, :7]
+  for size in (7, 4):
+    crop = functools.partial(data.random_resized_crop, area=(1, 1), aspect=(1, 1))
+    whole = jax.jit(functools.partial(crop, size=size))(KEY, image)
+    expected = data.resize(image, (size, size))
+    np.testing.assert_allclose(whole, expected, rtol=2e-5, atol=1e-6)
+
+
 def views(key, images, **number):
   strengths = data.ViewStrengths(**number)
   return data.simclr_views(key, images, size=8, strengths=strengths)
 
 
-# `test_wrong_uses.py` tests the numbers that are arguments by themselves.
-PAIRS = {"area": "resized_crop", "aspect": "resized_crop"}
-PAIRS |= {"scale": "affine", "sigma": "blur"}
-NUMBERS = [(RANDOM[name], pair, (0.9, 1.0)) for pair, name in PAIRS.items()]
+NUMBERS = [
+  (augment, x.name, x.default)
+  for augment in RANDOM.values()
+  for x in inspect.signature(augment).parameters.values()
+  if x.name not in ("size", "padding", "integer") and x.default is not x.empty
+]
 NUMBERS += [(views, *field) for field in data.ViewStrengths()._asdict().items()]
 
 

@@ -470,6 +470,12 @@ def test_a_folder_is_read_in_alphabetical_order(classes, lazy):
   assert np.abs(images.images[3].astype(int) - 90).max() <= 1
 
 
+def test_images_of_several_sizes_come_as_a_list(classes):
+  Image.fromarray(gradient(5, 5, 3)).save(classes / "owl/small.png")
+  images = data.load_folder(classes).images
+  assert [image.shape for image in images[-2:]] == [(8, 12, 3), (5, 5, 3)]
+
+
 def test_lazy_images_are_read_when_asked_for(classes):
   images = data.load_folder(classes, lazy=True)[[3, 1]]
   (classes / "ant/1.png").unlink()

@@ -194,3 +194,14 @@ def test_images_of_several_sizes_are_refused():
   images = data.Images([PIXELS[0], PIXELS[1, :3]], np.zeros(2, int), ("a",))
   with pytest.raises(ValueError, match=r"\(3, 5, 3\) and \(4, 5, 3\); give the reader"):
     next(iter(data.pipeline(images, np.array([[0, 1]]))))
+
+
+@pytest.mark.parametrize(
+  "dtype", ["int8", "uint8", "uint16", "uint32", "int64", "uint64"]
+)
+def test_labels_of_every_integer_type(dtype):
+  labels = np.array([2, 0, 1, 0, 2, 1])
+  images = data.from_arrays(pixels(), labels.astype(dtype))
+  assert images.labels.dtype == np.int32
+  np.testing.assert_array_equal(images.labels, labels)
+  assert images.label_names == ("0", "1", "2")

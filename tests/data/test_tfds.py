@@ -207,6 +207,7 @@ def test_sets_in_other_formats_or_without_images(copy):
   whole = {"name": "stl10", "split": "unlabelled", "data_dir": copy}
   change(copy / "stl10/1.0.0/dataset_info.json", fileFormat="tfrecord")
   refuses("'stl10' is not prepared as array_record", **whole)
+  change(copy / "stl10/1.0.0/dataset_info.json", fileFormat="array_record")
   path = copy / "stl10/1.0.0/features.json"
   features = json.loads(path.read_text())
   content = features["featuresDict"]["features"]

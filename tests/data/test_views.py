@@ -141,7 +141,17 @@ def test_constant_images(value):
   np.testing.assert_allclose(found, value, atol=1e-6)
 
 
-def test_gradients_are_finite():
+def test_strengths_may_be_traced_and_gradients_are_finite():
+  names = "large", "small", "simclr"
+  settings = [jax.tree.map(float, data.view_strengths(name)) for name in names]
+  together = jax.tree.map(lambda *numbers: np.float32(numbers), *settings)
+
+  def augment(strengths):
+    return data.simclr_views(KEY, RGB, size=6, strengths=strengths)
+
+  found = jax.jit(jax.vmap(augment))(together)
+  alone = [VIEWS(KEY, RGB, size=6, strengths=strengths) for strengths in settings]
+  np.testing.assert_allclose(found, alone, atol=1e-5)
   gradient = jax.jit(jax.grad(lambda x: (data.simclr_views(KEY, x, size=6) ** 2).sum()))
   for images in (RGB, np.ones_like(RGB), np.full_like(RGB, 0.5)):
     assert np.isfinite(gradient(images)).all()

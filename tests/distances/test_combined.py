@@ -1,4 +1,4 @@
-"""Norms, those between l1 and l-infinity, and nearest points, against NumPy and LPs."""
+"""l_p norms, combined norms and hulls, and nearest points, against NumPy and LPs."""
 
 import functools
 
@@ -141,6 +141,13 @@ def test_inscribed_radii(dim, one, top, hull, whole):
     np.testing.assert_allclose(radius(norm="l2"), l2, atol=6e-5)
     np.testing.assert_allclose(radius(norm="l1"), one, rtol=1e-6)
     np.testing.assert_allclose(radius(norm="linf"), top, rtol=1e-6)
+  # The ball touches where the largest entry, or the k largest, stand out.
+  x = np.full(dim, beta_of(dim, one, top))
+  x[0] = 1
+  touching = x * whole / np.linalg.norm(x)
+  np.testing.assert_allclose(norm(touching, one, top), one, rtol=1e-4)
+  y = np.clip(one / top - np.arange(dim), 0, 1)
+  np.testing.assert_allclose(y @ y * hull / np.linalg.norm(y), one, rtol=1e-3)
 
 
 def test_the_first_of_the_largest_entries_has_their_derivative():

@@ -16,7 +16,7 @@ from benchmarks import startup
 from experiments import quickstart, results_page
 from experiments.frame import command as cli
 from experiments.frame import images, results
-from experiments.gsp import collages, quick
+from experiments.gsp import collages, quick, training
 from spherejax import models
 from tests.experiments import entries
 from tests.experiments.test_evidence import FILES
@@ -81,14 +81,28 @@ def test_collages_of_the_parts_share_no_image():
     assert set(np.unique(part.labels)) == set(range(6))
 
 
-def test_networks_of_features_are_trained_the_same_way(tmp_path):
+def test_both_poolings_of_features_share_a_quarter_of_their_steps(
+  tmp_path, monkeypatch
+):
+  import jax
+
+  some_steps, taken = training._some_steps, []
+
+  def spied(state, *given, **static):
+    taken.append((int(state.step), *np.round(given[-1], 2).tolist()))
+    return some_steps(state, *given, **static)
+
+  monkeypatch.setattr(training, "_some_steps", spied)
   maps = np.random.default_rng(0).normal(size=(1797, 2, 2, 5)).astype(np.float32)
   tiles = quick.digits()._replace(inputs=maps)
-  config = dataclasses.replace(SMOKE, steps=4, seeds=1, dim=8, prototypes=8)
+  config = dataclasses.replace(SMOKE, steps=8, seeds=1, dim=8, prototypes=8, mass=0.25)
   made = [quick.collages(tiles, (60, 36), jax.random.key(0))]
   told = mock.Mock()
   (run,) = quick.compare(config, made, tiles.names[:6], tmp_path, told)
-  assert told.call_count == 6  # two poolings, three parts each after the shared one
+  # The first step of each part, its mass, and no zero-shot prediction.
+  later = [(x, mass, 0) for mass in (1, 0.25) for x in (2, 4, 6)]
+  assert taken == [(0, 1, 0), *later]
+  assert told.call_count == 6  # the shared part is not told
   assert run["GSP"].weights.shape == (36, 6, 6)
   np.testing.assert_allclose(run["GAP"].weights, 1 / 36, rtol=1e-5)
   assert abs(run["GSP"].weights - 1 / 36).max() > 1e-3

@@ -556,7 +556,10 @@ def test_bad_input_is_said_before_training(tmp_path, folder, monkeypatch):
     ({"dataset": "inshop"}, "--learned-classes must be 0 for inshop, got 8"),
     ({"batch": 32}, "has 8 classes, but only 6 are learned"),
     ({"batch": 6}, "several classes of 4 images, got 6"),
-    ({"methods": ("c1+xbm",), "memory": 6}, "memory of 48 embeddings is larger .*36"),
+    (
+      {"methods": ("c1+xbm",), "memory": 6},
+      "memory of 48 embeddings is larger than .*36",
+    ),
     ({"methods": ("c1+xbm",), "memory": -1}, "hold the 8 images of a batch, got -8"),
     ({"learned_classes": 3}, "4 parts of 3 learned classes leave one"),
     ({"folds": (5,)}, r"folds must be among 1 to 4, got \(5,\)"),

@@ -60,9 +60,10 @@ def test_prototypes_begin_among_averages_of_training_images(pooling):
     jax.tree.map(np.testing.assert_array_equal, params, plain.train.params["network"])
 
 
-def test_the_mixture_is_zero_shot_prediction_of_the_attributes():
+@pytest.mark.parametrize("share", [0.3, 1.0])
+def test_the_mixture_is_zero_shot_prediction_of_the_attributes(share):
   rng = np.random.default_rng(0)
-  run, state = begin(backbone="mlp", zero_shot=0.3)
+  run, state = begin(backbone="mlp", zero_shot=share)
   params, stats = state.train.params, state.train.batch_stats
   labels = np.repeat(np.arange(4, dtype=np.int32), 2)
   batch = {"image": rng.normal(size=(8, *STUDY.images.shape[1:])), "label": labels}
@@ -80,7 +81,7 @@ def test_the_mixture_is_zero_shot_prediction_of_the_attributes():
     )  # fmt: skip
     plain = methods.value(PLAIN, outputs.embeddings, labels, params["loss"])
     # A row is in one half and counts once.
-    expected = 0.7 * plain + 0.3 * unseen.sum() / len(labels)
+    expected = (1 - share) * plain + share * unseen.sum() / len(labels)
     return expected, run(params, stats, batch, key=None, axis_name=None).loss
 
   expected, value = both()

@@ -215,7 +215,7 @@ SMALL = retrieval_settings.Settings(
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_memory_is_filled_at_once_and_counts_later(devices):
-  """Two devices, with half of the batch each, fill it twice as fast as their halves."""
+  """Two devices with half of the batch each fill the memory in as many steps as one."""
   run = objective.Run(
     dataclasses.replace(SMALL, memory_start=2), Method("c1", "xbm", memory=2), LABELS
   )

@@ -43,6 +43,7 @@ def made(tmp_path_factory):
   wide = x.astype(np.float64)
   apart = np.linalg.norm(wide[:, None] - wide, axis=-1)
   np.fill_diagonal(apart, np.inf)
+  # Both [images, K], by NumPy.
   order = np.argsort(apart, axis=1, kind="stable")[:, :K]
   distances = np.take_along_axis(apart, order, 1)
   return types.SimpleNamespace(

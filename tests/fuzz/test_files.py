@@ -82,7 +82,7 @@ def attempt(folder, content):
   return pixels[0]
 
 
-def test_the_whole_files_are_read(tmp_path):
+def test_whole_pictures_are_read(tmp_path):
   for content in FILES:
     refused = content in (POSTSCRIPT, encoded("PNG", "I;16"))
     assert (attempt(tmp_path, content) is None) == refused
@@ -90,12 +90,12 @@ def test_the_whole_files_are_read(tmp_path):
 
 @inputs.search(250, st.binary() | inputs.damaged(*FILES))
 @inputs.examples(b"", POSTSCRIPT)
-def test_damaged_files(tmp_path, content):
+def test_damaged_pictures(tmp_path, content):
   attempt(tmp_path, content)
 
 
 @inputs.search(150, st.sampled_from(TURNED), st.data())
-def test_damaged_metadata(tmp_path, whole, data):
+def test_damaged_metadata_of_pictures(tmp_path, whole, data):
   """Bytes of the metadata alone: the pixels are there, and come, turned or not."""
   start = whole.index(b"a camera") - 60
   place = data.draw(st.integers(max(start, 40), start + 70))
@@ -123,7 +123,7 @@ CONTENTS = st.sampled_from([encoded("PNG"), encoded("JPEG"), b"no image", b""])
   ),
   st.booleans(),
 )
-def test_folders(tmp_path_factory, files, skip):
+def test_folders_of_pictures(tmp_path_factory, files, skip):
   """`load_folder` and `embed` see the same files and classes, whatever they are.
 
   In a single class, the classes of `embed` are the first sub-folders that differ.

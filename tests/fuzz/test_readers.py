@@ -1,4 +1,4 @@
-"""Readers of weight files and class trees give what they promise, or their errors."""
+"""Readers of weights and class trees: a whole object or one error; no code runs."""
 
 import collections
 import csv

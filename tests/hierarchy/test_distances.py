@@ -1,7 +1,7 @@
 """Distances of classes against ways from node to node, and trees of distances."""
 
 import functools
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
@@ -30,11 +30,24 @@ def ways(tree):
   return above, depths, meeting, of_class[:, None] ^ of_class
 
 
+def way_up(tree, node):
+  path = [int(node)]
+  while tree.parents[path[-1]] >= 0:
+    path.append(int(tree.parents[path[-1]]))
+  return path
+
+
 def walked(tree):
   """Edges, lengths and the height of the meeting node of every two classes."""
-  above, depths, meeting, way = ways(tree)
-  heights = np.where(above, depths[:, None] - depths, 0).max(0)
-  return way.sum(2), way @ tree.lengths, heights[meeting] * way.any(2)
+  all_ways = [way_up(tree, node) for node in range(len(tree.names))]
+  edges, lengths, heights = np.zeros((3, len(tree.classes), len(tree.classes)))
+  for pair in permutations(range(len(tree.classes)), 2):
+    one, two = (all_ways[node] for node in tree.classes[list(pair)])
+    meeting = next(v for v in one if v in two)
+    below = one[: one.index(meeting)] + two[: two.index(meeting)]
+    edges[pair], lengths[pair] = len(below), sum(tree.lengths[below])
+    heights[pair] = max(way.index(meeting) for way in all_ways if meeting in way)
+  return edges, lengths, heights
 
 
 def test_distances_of_random_trees():

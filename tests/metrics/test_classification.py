@@ -175,7 +175,7 @@ def by_entropies(labels, clusters):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_scikit_learn_and_entropies_agree(x64, seed):
+def test_mutual_information_against_scikit_learn_and_entropies(x64, seed):
   rng = np.random.default_rng(seed)
   labels, clusters = rng.integers(0, 5, 60), rng.integers(0, 2 + seed, 60)
   clusters = np.where(rng.random(60) < 0.5, labels, clusters)
@@ -188,7 +188,7 @@ def test_scikit_learn_and_entropies_agree(x64, seed):
   assert abs(value - float(of(names[labels], clusters + 2**40))) < 1e-14
 
 
-def test_a_single_block(x64):
+def test_mutual_information_of_a_single_block(x64):
   whole, two = jnp.zeros(6, int), jnp.arange(6) % 2
   pairs = (whole, whole), (whole, two), (two, whole), (two, 7 - two)
   values = [metrics.normalized_mutual_information(*pair) for pair in pairs]
@@ -196,7 +196,7 @@ def test_a_single_block(x64):
   assert jnp.isnan(metrics.normalized_mutual_information(whole[:0], whole[:0]))
 
 
-def test_masked_rows_are_not_there():
+def test_mutual_information_of_masked_rows():
   rng = np.random.default_rng(0)
   labels, clusters = rng.integers(0, 4, (2, 50))
   where = rng.random(50) < 0.6

@@ -204,3 +204,8 @@ def test_distances_of_points_by_blocks(norm, diagonal):
   angles = np.arctanh(np.clip(chosen, -0.2, 0.2))
   assert np.abs(chosen).max() > 0.2
   np.testing.assert_allclose(clipped.mean, np.tanh(angles.mean()), atol=1e-5)
+  if norm == "l2":  # the features themselves
+    every = np.ones(SIZE, bool)
+    same = by_blocks(f, f, rows=rows, where=every, **options)
+    np.testing.assert_allclose(same.correlations, 1, atol=1e-6)
+    np.testing.assert_allclose(same.mean, 1, atol=2e-6)

@@ -72,7 +72,8 @@ def test_statsmodels_finds_the_same(covariance, standardize, x64):
     expected = oracle(norms, counts, **options)
     assert bool(found.valid)
     for name, value in expected.items():
-      np.testing.assert_allclose(getattr(found, name), value, rtol=1e-9, atol=1e-11)
+      result = getattr(found, name)
+      np.testing.assert_allclose(result, value, rtol=1e-9, atol=1e-11, err_msg=name)
     log_p = np.log(expected["p_values"])
     np.testing.assert_allclose(found.log_p_values, log_p, rtol=1e-8, atol=1e-10)
 

@@ -91,17 +91,23 @@ def test_results_do_not_depend_on_the_block_size_bit_for_bit():
   chex.assert_trees_all_equal(*results)
 
 
-@pytest.mark.parametrize("block_size", [7, 128])
-def test_sorting_gives_the_same_integers(block_size, monkeypatch):
-  """Every class is large: rows are sorted instead of compared."""
+@pytest.fixture
+def sorting(monkeypatch):
+  """Makes every class large: rows are sorted instead of compared."""
   monkeypatch.setattr(_ranks, "_SORT_COST", 0)
   _retrieval._score.clear_cache()
+  yield
+  _retrieval._score.clear_cache()
+
+
+@pytest.mark.usefixtures("sorting")
+@pytest.mark.parametrize("block_size", [7, 128])
+def test_sorting_gives_the_same_integers(block_size):
   for seed in range(20 if block_size == 128 else 5):
     x, y = tied(seed, ROWS)
     if seed % 4 == 0:
       x[:3] = np.nan
     assert_equal(metrics.retrieval(x, y, block_size=block_size), oracle(x, y))
-  _retrieval._score.clear_cache()
 
 
 @pytest.mark.slow
@@ -490,6 +496,12 @@ def test_near_ties_across_units(way):
     x = np.concatenate([np.zeros(5), *ties, [1e5, -1e5, 0.5]]).astype(np.float32)
     x, labels = x[:, None], random.integers(0, 4, len(x))
     _assert_right(_retriever(way, labels)(x), labels, *ordered(x))
+
+
+def test_fewer_references_than_candidates_are_in_exact_order_too():
+  x = np.array([0, 1, 2.5, 20_000, 20_001, 20_002.5], np.float32)[:, None]
+  found = metrics.nearest(x, x, k=1, exclude=np.arange(6))
+  assert found[:, 0].tolist() == [1, 0, 1, 4, 3, 4]
 
 
 @pytest.mark.parametrize("distance", ["cosine", "dot"])

@@ -143,7 +143,7 @@ def close(actual, expected, rtol):
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_against_numpy(wide):
+def test_ranks_against_numpy(wide):
   matrices = np.swapaxes(MATRICES, 1, 2) if wide else MATRICES
   found = ranks(matrices.astype(np.float32))
   expected = [ranks_by_numpy(matrix, 0.4, 0.05) for matrix in matrices]
@@ -152,7 +152,7 @@ def test_against_numpy(wide):
   assert found[2].dtype == found[3].dtype == jnp.float32
 
 
-def test_float64_and_half_precision(x64):
+def test_ranks_in_float64_and_half_precision(x64):
   found = ranks(MATRICES[0])
   close(found, ranks_by_numpy(MATRICES[0], 0.4, 0.05), 1e-10)
   assert found[2].dtype == found[3].dtype == jnp.float64
@@ -164,7 +164,7 @@ def test_float64_and_half_precision(x64):
   assert found[0] == expected[0]
 
 
-def test_masked_rows_are_as_deleted():
+def test_ranks_of_masked_rows_are_as_of_deleted_ones():
   kept = np.array([True, False, True, True, True, False, True, True, True])
   hidden = np.where(kept[:, None], MATRICES[0], np.nan).astype(np.float32)
   deleted = MATRICES[0][kept].astype(np.float32)
@@ -177,7 +177,7 @@ def test_masked_rows_are_as_deleted():
   assert np.isneginf(metrics.log_singular_values(hidden, centre=True, **nobody)).all()
 
 
-def test_zero_and_not_finite():
+def test_ranks_of_zero_and_of_what_is_not_finite():
   close(ranks(np.zeros((4, 3), np.float32)), (0, 0, 0, np.full(3, -np.inf)), 0)
   for wrong in (np.nan, np.inf):
     matrix = MATRICES[:2].astype(np.float32)
@@ -236,7 +236,7 @@ def test_many_rows_need_little_memory():
   assert programs.temporary_bytes(metrics.effective_rank, rows) < 4 * 50_000 * 16 * 4
 
 
-def test_under_vmap():
+def test_ranks_under_vmap():
   matrices = MATRICES.astype(np.float32)
   found = jax.jit(jax.vmap(metrics.effective_rank))(matrices)
   np.testing.assert_allclose(found, metrics.effective_rank(matrices), rtol=1e-6)

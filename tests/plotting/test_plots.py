@@ -108,7 +108,7 @@ def test_hulls_leave_out_what_is_inside_and_classes_keep_their_colour():
 LABELS = {"row_label": "prototypes", "column_label": "mass", "value_label": "MAP@R"}
 
 
-def test_cells_numbers_and_the_best():
+def test_heat_maps_show_numbers_and_frame_the_best():
   values = [[0.1, 0.2, np.nan], [0.3, 0.05, 0.9]]
   figure = plotting.heat_map(
     values, rows=[16, 64], columns=["a", "b", "c"], number_format=".1f", **LABELS
@@ -127,7 +127,7 @@ def test_cells_numbers_and_the_best():
   assert bar.get_ylabel() == "MAP@R"
 
 
-def test_what_is_infinite_is_not_the_best():
+def test_heat_maps_frame_no_infinite_value():
   values = [[0.5, np.inf], [0.7, -np.inf]]
   figure = plotting.heat_map(values, rows=[1, 2], columns=[3, 4], **LABELS)
   (frame,) = figure.axes[0].patches
@@ -152,7 +152,7 @@ def edges(figure):
   return flat, sorted((x[0], *y) for x, y in lines if y[0] != y[1])
 
 
-def test_layout():
+def test_layout_of_a_class_tree():
   figure = plotting.class_tree(TREE, title="letters")
   flat, upright = edges(figure)
   rows = {"one": 0, "two": 1, "three": 2, "four": 3, "five": 4}
@@ -170,7 +170,7 @@ def test_layout():
   assert figure.axes[0].get_title(loc="left") == "letters"
 
 
-def test_groups_lengths_and_depth():
+def test_class_trees_show_groups_lengths_and_depth():
   tree = TREE._replace(lengths=np.array([0, 0.5, 0.25, 1, -0.25, 2, 3, 4, 5]))
   figure = plotting.class_tree(tree, groups=np.array([0, 1, 0, 2, 2]))
   # Nodes by depth: root, a, d, b, three, four, five, one, two.
@@ -213,7 +213,7 @@ def result(success, norm):
   )
 
 
-def test_lines_are_the_accuracies_with_bands():
+def test_robust_accuracies_are_lines_with_bands():
   curves = {"plain": [0.9, 0.5, 0.0], "robust": np.array([0.8, 0.7, 0.6])}
   options = {"intervals": {"robust": ([0.7, 0.6, 0.5], [0.9, 0.8, 0.7])}}
   options |= {"xlabel": "l2", "title": "digits"}
@@ -232,7 +232,7 @@ def test_lines_are_the_accuracies_with_bands():
   assert names_in_legend(figure) == ["plain", "robust"]
 
 
-def test_results_are_counted_as_the_measures_do():
+def test_attack_results_are_counted_as_the_measures_do():
   """A point that an earlier budget broke stays broken; a failure's norm is no least."""
   success = np.array([[0, 0, 0, 1], [0, 1, 0, 0], [1, 0, 0, 1]], bool)
   by_budget = [result(row, [0, 0, 0, 0]) for row in success]
@@ -359,7 +359,7 @@ def test_import_leaves_matplotlib_alone_and_saving_needs_no_display(tmp_path):
   assert printed.split() == ["False", "False"]
 
 
-def test_photographs_have_all_colours_and_lines_a_palette(noisy_figure, tmp_path):
+def test_photographs_keep_colours_lines_have_a_palette_or_text(noisy_figure, tmp_path):
   with Image.open(plotting.save(noisy_figure, tmp_path / "noise.png")) as image:
     assert image.mode != "P"
   figure = plotting.training_curves({"a": [[1.0, 2.0]]}, ylabel="loss")

@@ -15,7 +15,7 @@ from tests.prototypes.test_optimized import force, unit
 QUALITY = jax.jit(prototypes.prototype_quality)
 
 
-def test_equals_numpy(x64):
+def test_the_report_equals_numpy(x64):
   points = np.random.default_rng(0).normal(size=(5, 3))
   cosines = 1 - distance.cdist(points, points, "cosine")
   others = cosines[~np.eye(5, dtype=bool)].reshape(5, 4)
@@ -95,7 +95,7 @@ def both(points, t):
   return value, smooth, gradient, _potential.repulsion(rows, t)
 
 
-def test_equals_scipy(x64):
+def test_the_potential_equals_scipy(x64):
   rng = np.random.default_rng(0)
   for t in (0.05, 2.0, 20.0):
     points = rng.normal(size=(6, 3))
@@ -135,7 +135,7 @@ def test_bounds_hold_for_random_sets(x64):
   assert (quality.mean_of_maxima > quality.mean).all()
 
 
-def test_known_values():
+def test_potentials_of_simplex_and_cross_polytope():
   simplex = prototypes.simplex(None, 5, 4, rotate=False)
   cross = prototypes.cross_polytope(None, 8, 4, rotate=False)
   for t in (0.5, 2.0, 50.0):

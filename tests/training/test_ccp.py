@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from spherejax import distances, losses, prototypes, training
+from spherejax import _versions, distances, losses, prototypes, training
 from tests.training.trees import assert_same
 
 TOY = {"network": {"w": jnp.array([1.0, -2.0])}, "loss": {"proxies": jnp.zeros(2)}}
@@ -135,6 +135,42 @@ def test_a_step_is_a_moving_average_of_shorter_steps(rate, weight, x64):
   printed = (1 - share) * (w - rate * gradient) + share * anchor
   gap = -rate * share * gradient
   np.testing.assert_allclose(end - printed, gap, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_problems_in_turn_reach_the_intersection_of_their_sets(weight):
+  """Half-spaces a w <= b, the loss half of the squared violation: DML eq. 3.2.9."""
+  weight = float(np.float32(weight))  # as the state has it
+  random = np.random.default_rng(5)
+  normals, feasible = random.normal(size=(4, 6)), random.normal(size=6)
+  bounds = normals @ feasible + 0.1
+
+  def problem(anchor, half):
+    a, b = half
+    w = anchor
+    for _ in range(2):  # the first step reaches the minimiser, the second stays
+      grads = a * jnp.maximum(a @ w - b, 0)
+      w = descended(weight, 1 / (weight + a @ a), anchor, w, grads)
+    return w, w
+
+  with _versions.enable_x64(True):
+    solve = jax.jit(lambda w: jax.lax.scan(problem, w, (normals, bounds)))
+    w = feasible + np.linalg.pinv(normals) @ np.array([5.0, 8.0, 3.0, 6.0])
+    assert (normals @ w - bounds).min() > 1  # outside of each
+    moves = np.zeros(4, int)
+    for _ in range(500):
+      before, (w, path) = w, solve(w)
+      path = np.asarray(path)
+      moves += np.abs(np.diff([before, *path], axis=0)).max(1) > 1e-9
+      for a, b, after in zip(normals, bounds, path, strict=True):
+        exact = before - a * max(a @ before - b, 0) / (weight + a @ a)
+        np.testing.assert_allclose(after, exact, rtol=1e-12, atol=1e-12)
+        old, new = (np.linalg.norm(x - feasible) for x in (before, after))
+        assert new <= old + 1e-13
+        before = after
+    assert (normals @ np.asarray(w) - bounds).max() < 1e-12
+    assert moves.min() >= 1  # each half-space has been projected onto
+    assert moves.max() >= 7  # and one cycle was not enough
 
 
 def test_proxies_that_are_the_batch_give_its_loss_and_half_its_gradient():
@@ -367,3 +403,12 @@ def test_a_training_without_a_score_ends_at_the_total_patience():
   assert len(result.evaluations) == 5
   assert renewals == []
   assert problems == [(1, n) for n in range(5)]
+
+
+def test_pools_may_be_split_over_devices():
+  rng = np.random.default_rng(0)
+  pools = rng.normal(size=(6, 9, 3)).astype(np.float32)  # does not divide by devices
+  old = rng.normal(size=(6, 2, 3)).astype(np.float32)
+  renew = training.parallel_map(lambda _, x: prototypes.renew_proxies(*x), batch_size=4)
+  alone = prototypes.renew_proxies(pools, old)
+  np.testing.assert_array_equal(renew((), (pools, old)), alone)

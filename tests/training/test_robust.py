@@ -1,4 +1,4 @@
-"""Training under attack: what the attack leaves alone."""
+"""Training under attack: what the attack leaves alone, and that it can be repeated."""
 
 import functools
 
@@ -6,8 +6,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from spherejax import attacks, losses, training
+from tests.training.trees import assert_same, bits
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.random((16, 5)).astype(np.float32)
@@ -51,6 +53,16 @@ def objective(params, batch_stats, batch, *, key, axis_name):
 
 
 initialized = jax.jit(lambda key: Network().init(key, X[:1]))
+OPTIMIZER = optax.sgd(0.1, 0.9)
+step = jax.jit(training.make_step(objective, OPTIMIZER))
+
+
+def trained(seed, steps):
+  first, second = jax.random.split(jax.random.key(seed))
+  state = training.create_state(second, OPTIMIZER, initialized(first))
+  for _ in range(steps):
+    state, _ = step(state, X)
+  return state
 
 
 def test_the_attack_leaves_statistics_and_parameters_alone():
@@ -79,3 +91,31 @@ def test_the_attack_leaves_statistics_and_parameters_alone():
   expected = jax.jit(jax.grad(lambda p: of_both(frozen | {"params": p}, x, moved)[0]))
   close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
   jax.tree.map(close, grads, expected(variables["params"]))
+
+
+def test_without_a_budget_it_is_standard_training():
+  def scores(w, x):
+    return jnp.tanh(x @ w)
+
+  def standard(w):
+    return optax.softmax_cross_entropy_with_integer_labels(scores(w, X), Y).mean()
+
+  def robust(w, epsilon):
+    frozen = jax.lax.stop_gradient(w)
+    network, key = functools.partial(scores, frozen), jax.random.key(0)
+    x_adv = attacks.pgd(network, X, Y, key=key, epsilon=epsilon).x_adv
+    both = scores(w, X), scores(w, x_adv)
+    return losses.adversarial_training(*both, Y, clean_weight=0.5).mean()
+
+  w = RANDOM.normal(size=(5, 3)).astype(np.float32)
+  expected, slope = jax.value_and_grad(standard)(w)
+  value, gradient = jax.jit(jax.value_and_grad(robust))(w, 0.0)
+  np.testing.assert_allclose(value, expected, rtol=1e-6)
+  np.testing.assert_allclose(gradient, slope, atol=1e-7)
+  assert jax.jit(robust)(w, 0.3) > expected + 0.02
+
+
+def test_the_same_seed_gives_the_same_parameters():
+  first, again, other = (trained(seed, 3) for seed in (0, 0, 1))
+  assert_same((first.params, first.batch_stats), (again.params, again.batch_stats))
+  assert bits(first.params) != bits(other.params)

@@ -303,6 +303,9 @@ def test_state_is_laid_out_by_part():
   assert state.key == KEY
   # Adam's moments for the network alone: two arrays for each of its two, a count.
   assert len(jax.tree.leaves(state.opt_state)) == 5
+  optimizer, other = training.optimizer({"network": optax.sgd(1.0)}), jnp.zeros(1)
+  with pytest.raises(ValueError, match="'loss/other' belongs to no group"):
+    training.create_state(KEY, optimizer, network, {"params": {"other": other}})
 
 
 def test_state_of_a_loss_without_parameters_and_what_is_none():
