@@ -34,15 +34,22 @@ def test_numbers_of_the_paper():
 
 def test_small_distances_keep_their_digits_in_float32():
   """From log-softmax the second derivative would be 0, the third 2 % off."""
-  loss = with_slopes(lambda d, rho: ratio(d[None] ** 2, np.array([0]), exponent=rho))
+  loss, of_wrong = (
+    with_slopes(lambda d, rho, y=y: ratio(d[None] ** 2, np.array([y]), exponent=rho))
+    for y in (0, 1)
+  )
   others = np.array([1.0, 1.1, 0.9, 1.05])
-  for d, rho in ((1e-2, 7.389), (1e-5, 2.0), (1e-3, 2.0), (1e-3, 1.0)):
-    values, slope = loss(np.array([d, *others], np.float32), rho)
+  for d, rho in ((1e-2, 7.389), (1e-5, 2.0), (1e-3, 2.0), (1e-3, 1.0), (1e-6, 0.5)):
+    row = np.array([d, *others], np.float32)
+    values, slope = loss(row, rho)
     far = (others**-rho).sum()
     x = d**rho * far
     np.testing.assert_allclose(values, [math.log1p(x)], rtol=1e-5)
     right = np.array([rho / d, *(-rho * others ** (-rho - 1) / far)]) * x / (1 + x)
     np.testing.assert_allclose(slope, right, rtol=1e-5)
+    # Beside a point of another class the force is rho over the distance.
+    wrong = of_wrong(row, rho)[1][0]
+    np.testing.assert_allclose(wrong, -rho / d / (1 + x), rtol=1e-5)
 
 
 def test_only_the_ratio_is_free_of_the_scale(x64):

@@ -108,6 +108,14 @@ def test_miners_follow_their_rules_for_distances_and_similarities():
     for (miner, rule), pairs in zip(MINERS, results, strict=True):
       right = rule(MATRIX, POSITIVES, NEGATIVES)
       np.testing.assert_array_equal(pairs, right, str(miner))
+  # Strictly beyond the margins, which some entries equal; distances by default.
+  right = POSITIVES & (MATRIX > 0.75), NEGATIVES & (MATRIX < 1.25)
+  for sign, options in ((1, {}), (-1, {"of": "similarity"})):
+    pairs = losses.mine_pair_margin(
+      sign * MATRIX, POSITIVES, NEGATIVES, positive_margin=sign * 0.75,
+      negative_margin=sign * 1.25, **options,
+    )  # fmt: skip
+    np.testing.assert_array_equal(pairs, right)
 
 
 def test_weights_stay_and_multiply():
@@ -147,7 +155,7 @@ def test_many_positives_are_counted_by_sorting():
     np.testing.assert_array_equal(mine(matrix, same, ~same), loops)
 
 
-def test_angular_pairs_equal_the_loops(x64):
+def test_angular_pairs_are_those_of_wide_angles(x64):
   x = project(np.random.default_rng(3).normal(size=(8, 3)))
   labels = np.array([0, 0, 0, 1, 1, 2, 2, 3])
   same = (labels[:, None] == labels) & ~np.eye(8, dtype=bool)

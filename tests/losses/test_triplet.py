@@ -63,7 +63,7 @@ def test_ties_are_inactive_and_masked_rows_deleted(mining, average, x64):
 
 
 @pytest.mark.parametrize("mining", KINDS)
-def test_sorted_rows_and_weights_equal_the_loops(mining):
+def test_sorted_rows_and_weights_equal_the_sum_over_all_triplets(mining):
   """Many positives are counted in sorted rows; weights never are."""
   generator = np.random.default_rng(13)
   matrix = generator.integers(0, 40, (2, 240)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Ways of computing a convolution agree: with NumPy, by channel with XLA's groups."""
+"""Convolutions agree with NumPy, and those by channel with XLA's grouped ones."""
 
 import functools
 import typing

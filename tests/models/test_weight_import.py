@@ -171,10 +171,24 @@ def test_weights_beyond_the_networks_numbers():
     models.import_weights(variables, {"a": np.array([1e39, np.nan])})
 
 
-def test_errors(variables, weights, unchecked):
+def refused(match, variables, weights, **options):
+  call = functools.partial(models.import_weights, variables, weights, **options)
+  refusals.check(call, match)
+
+
+def test_names_and_beginnings_of_other_types(variables, weights, unchecked):
+  fails = functools.partial(refused, variables=variables, weights=weights)
+  for name in ("fresh", "ignore"):
+    fails(f"TypeError: {name} must be a sequence, got 'stem/'", **{name: "stem/"})
+  for wrong in ("ab", ("a",), ("a", 1), None):
+    fails("TypeError: must hold pairs of texts, got", names=[wrong])
+  for wrong in (("(a", "b"), ("a", r"\2")):
+    fails("must hold regular expressions", names=[wrong])
+
+
+def test_what_does_not_fit_is_named(variables, weights):
   def fails(match, variables=variables, weights=weights, **options):
-    call = functools.partial(models.import_weights, variables, weights, **options)
-    refusals.check(call, match)
+    refused(match, variables, weights, **options)
 
   fails(r"2 of the weights are not in the network: fc\.weight, fc\.bias$", ignore=())
   fewer = {name: array for name, array in weights.items() if name != "bn1.bias"}
@@ -191,12 +205,6 @@ def test_errors(variables, weights, unchecked):
   swin = shapes_of(models.SwinT((1,), (1,), 4))
   fails(r"of the network are not .*of the weights are not", swin)
   fails("of the network are not in the weights", weights={"other": np.ones(1)})
-  for name in ("fresh", "ignore"):
-    fails(f"TypeError: {name} must be a sequence, got 'stem/'", **{name: "stem/"})
-  for wrong in ("ab", ("a",), ("a", 1), None):
-    fails("TypeError: must hold pairs of texts, got", names=[wrong])
-  for wrong in (("(a", "b"), ("a", r"\2")):
-    fails("must hold regular expressions", names=[wrong])
   needed = "fresh needs the values of stem/kernel, got its"
   fails(needed, shapes_of(RESNET), fresh=("stem/",))
   turned = weights | {"bn1.weight": weights["bn1.weight"] + 1j}

@@ -18,6 +18,7 @@ from scipy.special import logsumexp, softmax
 
 from benchmarks import gsp_accuracy
 from spherejax import pooling
+from spherejax.pooling import _gsp_weights
 
 iterate = jax.jit(pooling.gsp_fixed_point, static_argnames="steps")
 weigh, solve = jax.jit(pooling.gsp_weights), jax.jit(pooling.gsp_linear_program)
@@ -38,7 +39,9 @@ def softmin_plan(costs, weights, beta):
 
 
 @pytest.mark.filterwarnings("ignore:Values in x were outside bounds")  # scipy < 1.15
-@pytest.mark.parametrize(("mass", "beta"), [(0.3, 5.0), (0.6, 2.0)])
+@pytest.mark.parametrize(
+  ("mass", "beta"), [(0.3, 5.0), (0.6, 2.0), (0.7, 20.0), (0.95, 0.5)]
+)
 def test_equals_a_convex_solver_and_the_dual(mass, beta, x64):
   m, n = 3, 4
   costs = random_costs(2, m, n)
@@ -300,6 +303,15 @@ def test_accuracy(size, dtype, x64):
   left = np.float64(result.plan.residual).sum(1)
   assert np.abs(1 - left - result.mass).max() <= limits[0]
   assert result.plan.converged.all()
+
+
+@pytest.mark.parametrize("solver", ["newton", "fixed_point"])
+def test_a_second_call_outside_jit_traces_nothing(solver, monkeypatch):
+  features, prototypes = np.ones((3, 7, 2), np.float32), np.eye(2, dtype=np.float32)
+  pooling.gsp(features, prototypes, solver=solver, steps=3)
+  with monkeypatch.context() as patched:  # it is not called again
+    patched.setattr(_gsp_weights, "transport", None)
+    pooling.gsp(features, prototypes, solver=solver, steps=3)
 
 
 def test_the_implicit_derivative_solves_for_each_feature_and_the_multiplier():
