@@ -35,14 +35,19 @@ def threaded(fn: Callable[[_In], _Out], items: Iterable[_In]) -> list[_Out]:
 
   There is one thread per core, at most four: a small program keeps no second core busy.
   With several devices there is one thread, as programs would wait for each other's
-  devices. Nothing new begins after an error or an interrupt.
+  devices. Nothing new begins after an error or an interrupt, and an interrupt does not
+  wait for what has begun.
   """
   workers = min(os.cpu_count() or 1, 4) if jax.device_count() == 1 else 1
   threads = concurrent.futures.ThreadPoolExecutor(workers)
+  wait = True
   try:
     return list(threads.map(fn, items))
+  except KeyboardInterrupt:
+    wait = False
+    raise
   finally:
-    threads.shutdown(cancel_futures=True)
+    threads.shutdown(wait, cancel_futures=True)
 
 
 def in_turns(fn: Callable[[_In], _Out], items: Iterable[_In]) -> list[_Out]:

@@ -19,6 +19,10 @@ _SOON = 0.05  # seconds
 _OURS = ("spherejax", "experiments")
 
 
+class _Terminated(KeyboardInterrupt):
+  """SIGTERM, which ends a run like Ctrl-C."""
+
+
 def while_loading() -> None:
   """Reports Ctrl-C and SIGTERM in one line, until `in_one_line` takes over."""
   advice = "nothing is lost; the same command starts again"
@@ -56,7 +60,9 @@ def in_one_line(output: pathlib.Path) -> None:
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
   ) -> None:
     if issubclass(kind, KeyboardInterrupt):
-      _say(f"stopped; {advice()}")
+      terminated = issubclass(kind, _Terminated)
+      _say(f"{'ended by SIGTERM' if terminated else 'stopped'}; {advice()}")
+      _leave(signal.SIGTERM if terminated else signal.SIGINT)
     elif sys.flags.dev_mode or not _is_told(error, trace):
       sys.__excepthook__(kind, error, trace)
     elif isinstance(error, OSError):
@@ -65,8 +71,8 @@ def in_one_line(output: pathlib.Path) -> None:
       _say(f"{kind.__name__}: {one_line(error)}")
 
   def end(number: int, _: FrameType | None) -> NoReturn:
-    _say(f"ended by {signal.Signals(number).name}; {advice()}")
-    sys.exit(128 + number)
+    del number
+    raise _Terminated
 
   sys.excepthook, sys.unraisablehook = explain, _unraised
   signal.signal(signal.SIGTERM, end)
@@ -100,6 +106,14 @@ def _say(message: str) -> None:
   print(f"\n{message}", file=sys.stderr)
 
 
+def _leave(number: signal.Signals) -> None:
+  """Ends by a signal; at its own end Python waits for threads, which may train on."""
+  sys.stderr.flush()
+  signal.signal(number, signal.SIG_DFL)
+  signal.raise_signal(number)
+  os._exit(128 + number)  # the first process of a container does not heed signals
+
+
 def _unraised(args: "sys.UnraisableHookArgs") -> None:
   """Handles an error that nobody can catch, as `sys.unraisablehook`.
 
@@ -110,7 +124,9 @@ def _unraised(args: "sys.UnraisableHookArgs") -> None:
   trace = args.exc_traceback
   late = trace is not None and trace.tb_frame.f_code.co_name == "call_soon_threadsafe"
   if issubclass(args.exc_type, KeyboardInterrupt):
-    threading.Timer(_SOON, _thread.interrupt_main).start()
+    terminated = issubclass(args.exc_type, _Terminated)
+    number = signal.SIGTERM if terminated else signal.SIGINT
+    threading.Timer(_SOON, _thread.interrupt_main, (number,)).start()
   elif not (late and str(args.exc_value) == "Event loop is closed"):
     sys.__unraisablehook__(args)
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import experiments
-from experiments.frame import command, study
+from experiments.frame import command, ending, study
 from experiments.metric_learning.photographs import methods
 
 NAMES = sorted(
@@ -43,6 +43,7 @@ def main(name, *arguments):
     patch.setattr(sys, "argv", [name, *map(str, arguments)])
     for hook in ("excepthook", "unraisablehook"):  # is put back afterwards
       patch.setattr(sys, hook, getattr(sys, hook))
+    patch.setattr(ending, "_leave", lambda _: None)
     patch.setattr(command, "_compile_quickly", lambda *_: None)
     patch.setattr(command, "_keep_compiled_programs", lambda: None)
     before = signal.getsignal(signal.SIGTERM)
