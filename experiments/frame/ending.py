@@ -36,9 +36,9 @@ def while_loading() -> None:
       sys.__excepthook__(kind, error, trace)
 
   def end(number: int, _: FrameType | None) -> NoReturn:
+    # An exception might be caught by what is being imported.
     _say(f"ended by {signal.Signals(number).name}; {advice}")
-    sys.stderr.flush()
-    os._exit(128 + number)  # an exception might be caught by what is being imported
+    _leave(number)
 
   sys.excepthook = explain
   signal.signal(signal.SIGTERM, end)
@@ -60,9 +60,10 @@ def in_one_line(output: pathlib.Path) -> None:
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
   ) -> None:
     if issubclass(kind, KeyboardInterrupt):
-      terminated = issubclass(kind, _Terminated)
-      _say(f"{'ended by SIGTERM' if terminated else 'stopped'}; {advice()}")
-      _leave(signal.SIGTERM if terminated else signal.SIGINT)
+      number = _signal_of(kind)
+      what = "stopped" if number == signal.SIGINT else f"ended by {number.name}"
+      _say(f"{what}; {advice()}")
+      _leave(number)
     elif sys.flags.dev_mode or not _is_told(error, trace):
       sys.__excepthook__(kind, error, trace)
     elif isinstance(error, OSError):
@@ -106,7 +107,11 @@ def _say(message: str) -> None:
   print(f"\n{message}", file=sys.stderr)
 
 
-def _leave(number: signal.Signals) -> None:
+def _signal_of(kind: type[KeyboardInterrupt]) -> signal.Signals:
+  return signal.SIGTERM if issubclass(kind, _Terminated) else signal.SIGINT
+
+
+def _leave(number: int) -> NoReturn:
   """Ends by a signal; at its own end Python waits for threads, which may train on."""
   sys.stderr.flush()
   signal.signal(number, signal.SIG_DFL)
@@ -124,8 +129,7 @@ def _unraised(args: "sys.UnraisableHookArgs") -> None:
   trace = args.exc_traceback
   late = trace is not None and trace.tb_frame.f_code.co_name == "call_soon_threadsafe"
   if issubclass(args.exc_type, KeyboardInterrupt):
-    terminated = issubclass(args.exc_type, _Terminated)
-    number = signal.SIGTERM if terminated else signal.SIGINT
+    number = _signal_of(args.exc_type)
     threading.Timer(_SOON, _thread.interrupt_main, (number,)).start()
   elif not (late and str(args.exc_value) == "Event loop is closed"):
     sys.__unraisablehook__(args)
