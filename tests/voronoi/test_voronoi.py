@@ -330,6 +330,16 @@ def test_a_site_of_two_classes_has_no_cell(norm):
     voronoi.voronoi_cells(sites[:1], OWN[:1], sites, norm=norm)
 
 
+def test_a_row_that_is_not_its_site_is_named():
+  sites = SITES[:6].reshape(6, 2, -1)  # images: one number of row 4 differs
+  x = sites.copy()
+  x[4, 1, 0] += 0.5
+  with pytest.raises(ValueError, match="site of own_index, row 4 is not 4"):
+    voronoi.voronoi_cells(x, np.arange(6), sites)
+  with pytest.raises(ValueError, match="row 1 is not 3"):
+    voronoi.voronoi_cells(sites[:2], np.array([0, 3]), sites)
+
+
 def test_merging():
   x = np.array([[0, 1], [2, 3], [-0.0, 1], [2, 3], [4, 5]], np.float32)
   y = np.array([1, 2, 1, 2, 3])
