@@ -41,6 +41,11 @@ def measure(config: Config, output: pathlib.Path) -> Measured:
 STUDY = Study(
   "ccp_proxies", __doc__, "DML, chapter 3", PRESETS, measure, problems.claims,
   charts=pictures.unseen,
+  options=(
+    "data", "losses", "other_weights", "batches", "digit_images", "proxies", "pool",
+    "weight", "rates", "seed", "seeds", "steps", "batch", "learning_rate", "dim",
+    "patience",
+  ),
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -62,6 +62,11 @@ def measure(config: Config, output: pathlib.Path) -> Measured:
 STUDY = Study(
   "class_hierarchy", __doc__, "DIST IV", PRESETS, measure, claims.claims,
   charts=pictures.charts, resolved=class_runs.resolved,
+  options=(
+    "data", "folder", "percent", "settings", "network", "width", "weights", "dim",
+    "image_size", "augment", "epochs", "batch", "test_images", "curve_images", "seed",
+    "seeds",
+  ),
 )  # fmt: skip
 
 if __name__ == "__main__":

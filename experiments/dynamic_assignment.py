@@ -111,11 +111,21 @@ def measure(config: Config, output: pathlib.Path) -> Measured:
 
 
 OF_TABLES = study.Study(
-  "dynamic_assignment", __doc__, "DL2P", {}, tables.measure, tables.claims
-)
+  "dynamic_assignment", __doc__, "DL2P", {}, tables.measure, tables.claims,
+  options=(
+    "trainings", "prototypes", "matchings", "uniformities", "network", "width",
+    "image_size", "epochs", "batch", "optimizer", "learning_rate", "validation",
+    "listing", "vectors", "seed", "seeds",
+  ),
+)  # fmt: skip
 STUDY = study.Study(
   "dynamic_assignment", __doc__, "DL2P", PRESETS, measure, claims.claims,
   others={Full: OF_TABLES},
+  options=(
+    "methods", "prototypes", "matchings", "networks", "dims", "epochs", "rates",
+    "updates", "siblings", "imbalance", "digits", "images", "image_size",
+    "image_epochs", "seed", "seeds",
+  ),
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -91,7 +91,14 @@ def measure(config: Config, output: pathlib.Path) -> Measured:
   return table, lambda: draw(trained, config)
 
 
-STUDY = Study("few_shot", __doc__, "DIST, article II", PRESETS, measure, claims.claims)
+STUDY = Study(
+  "few_shot", __doc__, "DIST, article II", PRESETS, measure, claims.claims,
+  options=(
+    "images", "percent", "folder", "backbone", "width", "image_size", "augment",
+    "shots", "exponents", "num_ways", "num_queries", "episodes", "test_episodes",
+    "learning_rate", "seed", "seeds",
+  ),
+)  # fmt: skip
 
 if __name__ == "__main__":
   STUDY.main()

@@ -110,7 +110,14 @@ CLAIMS = [
    "to the last",
    falls, "DML Algorithm 2", True),
 ]  # fmt: skip
-STUDY = Study("gap_prototypes", __doc__, "DML 4.3", PRESETS, measure, CLAIMS)
+STUDY = Study(
+  "gap_prototypes", __doc__, "DML 4.3", PRESETS, measure, CLAIMS,
+  options=(
+    "images", "train_split", "image_size", "blocks", "widths", "strides", "norm",
+    "normalization", "centres", "steps", "parts", "batch_classes", "per_class",
+    "learning_rate", "seed", "seeds",
+  ),
+)  # fmt: skip
 
 if __name__ == "__main__":
   STUDY.main()

@@ -122,6 +122,11 @@ CLAIMS = Claim.of_rows([
 STUDY = Study(
   "gsp_attributes", __doc__, "DML 5.3.3", PRESETS, measure, CLAIMS,
   charts=attributes.charts,
+  options=(
+    "image_size", "widths", "normalization", "dim", "prototypes", "mass",
+    "inverse_temperature", "zero_shot_weight", "ridge", "steps", "parts",
+    "batch_classes", "per_class", "learning_rate", "seed", "seeds",
+  ),
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -72,6 +72,11 @@ def measure(config: Config, output: pathlib.Path) -> Measured:
 STUDY = Study(
   "gsp_collage", __doc__, "DML 5.3.2", PRESETS, measure, collage.claims,
   charts=collage.charts,
+  options=(
+    "images", "percent", "most", "losses", "image_size", "widths", "dim", "prototypes",
+    "mass", "zero_shot_weight", "steps", "batch_classes", "per_class", "learning_rate",
+    "seed", "seeds",
+  ),
 )  # fmt: skip
 
 if __name__ == "__main__":

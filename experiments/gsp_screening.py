@@ -90,8 +90,14 @@ def charts(config: Config, table: Table) -> dict[str, Figure]:
 
 
 STUDY = Study(
-  "gsp_screening", __doc__, "DML Tab. 5.4", PRESETS, measure, claims, charts=charts
-)
+  "gsp_screening", __doc__, "DML Tab. 5.4", PRESETS, measure, claims, charts=charts,
+  options=(
+    "percent", "most", "validation", "losses", "at_once", "pretraining", "screen",
+    "counts", "sharpness", "masses", "centre", "dim", "steps", "learning_rate", "seed",
+    "seeds", "study", "dataset", "folder", "weights", "methods", "protocol", "folds",
+    "repeats", "learned_classes", "skip_unreadable",
+  ),
+)  # fmt: skip
 
 if __name__ == "__main__":
   STUDY.main()

@@ -73,7 +73,14 @@ def measure(config: Config, output: pathlib.Path) -> Measured:
   return table, lambda: figures
 
 
-STUDY = Study("norm_count", __doc__, "NCH 4", PRESETS, measure, claims.claims)
+STUDY = Study(
+  "norm_count", __doc__, "NCH 4", PRESETS, measure, claims.claims,
+  options=(
+    "sets", "voc_folder", "methods", "supervised_weights", "simclr_weights",
+    "train_images", "held_images", "fills", "grids", "measures", "shots", "epochs",
+    "simclr_steps", "batch", "seed", "seeds",
+  ),
+)  # fmt: skip
 
 if __name__ == "__main__":
   STUDY.main()

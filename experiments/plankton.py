@@ -59,8 +59,13 @@ def measure(config: Config, output: pathlib.Path) -> Measured:
 
 
 STUDY = Study(
-  "plankton", __doc__, "DIST article I", PRESETS, measure, plankton_tables.CLAIMS
-)
+  "plankton", __doc__, "DIST article I", PRESETS, measure, plankton_tables.CLAIMS,
+  options=(
+    "data", "folder", "percent", "seen", "test_images", "unseen_images", "network",
+    "width", "weights", "dim", "triplets", "iterations", "steps", "learning_rate",
+    "seed", "seeds",
+  ),
+)  # fmt: skip
 
 if __name__ == "__main__":
   STUDY.main()

@@ -66,7 +66,14 @@ def measure(config: Config, output: pathlib.Path) -> Measured:
   return table, lambda: figures.draw(linear, deep, config, table)
 
 
-STUDY = Study("projector_collapse", __doc__, "SSL", PRESETS, measure, claims.claims)
+STUDY = Study(
+  "projector_collapse", __doc__, "SSL", PRESETS, measure, claims.claims,
+  options=(
+    "images", "encoder", "widths", "projector", "projectors", "toys", "strengths",
+    "image_size", "steps", "measure_every", "batch", "inverse_temperature",
+    "learning_rate", "at_once", "seed", "seeds",
+  ),
+)  # fmt: skip
 
 if __name__ == "__main__":
   STUDY.main()

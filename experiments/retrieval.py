@@ -85,10 +85,20 @@ def tabulate(
 PHOTOGRAPHS = Study(
   "retrieval", __doc__, "DML, chapter 3", {}, comparison.measure, claims.claims,
   unused=methods.unused,
+  options=(
+    "dataset", "folder", "weights", "backbone", "methods", "protocol", "folds",
+    "repeats", "trials", "learned_classes", "skip_unreadable", "dim", "steps", "batch",
+    "learning_rate", "seed",
+  ),
 )  # fmt: skip
 STUDY = Study(
   "retrieval", __doc__, "DML, chapter 3", PRESETS, measure, plan.claims,
   charts=pictures.scores, others={FullConfig: PHOTOGRAPHS},
+  options=(
+    "data", "backbone", "dim", "losses", "memory_losses", "proxy_losses", "gsp_methods",
+    "poolings", "rates", "memory", "memory_start", "steps", "batch", "learning_rate",
+    "seed", "seeds",
+  ),
 )  # fmt: skip
 
 if __name__ == "__main__":

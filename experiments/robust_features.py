@@ -103,7 +103,14 @@ def measure(config: Config, output: pathlib.Path) -> Measured:
   return table, lambda: claims.draw(table, config)
 
 
-STUDY = Study("robust_features", __doc__, "DIST 5.3", PRESETS, measure, claims.claims)
+STUDY = Study(
+  "robust_features", __doc__, "DIST 5.3", PRESETS, measure, claims.claims,
+  options=(
+    "images", "train_images", "test_images", "hidden", "dim", "steps", "batch",
+    "learning_rate", "attack_steps", "l2", "linf", "proposals", "studies", "defences",
+    "seed", "seeds",
+  ),
+)  # fmt: skip
 
 if __name__ == "__main__":
   STUDY.main()

@@ -1,7 +1,8 @@
 """The command line that every experiment shares.
 
-``--preset`` selects the defaults and is read first. Every field of the settings is an
-option; for a misspelt option, the error suggests the right one.
+``--preset`` selects the defaults, and the file of ``--config`` replaces some of them. A
+study names the settings that are options, too; these replace both. For a misspelt
+option, the error suggests the right one.
 """
 
 import argparse
@@ -11,8 +12,9 @@ import os
 import pathlib
 import re
 import tempfile
+import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 import jax
 import tyro
@@ -25,11 +27,11 @@ _AT_LEAST_ONE = ("seeds", "steps", "batch")
 _NONE = object()
 
 
-class Arguments(NamedTuple):
+class Arguments(NamedTuple, Generic[_Settings]):
   """Preset, settings and output folder of one run."""
 
   preset: str
-  config: Any  # of the preset's class
+  config: _Settings
   output: pathlib.Path
 
 
@@ -40,66 +42,118 @@ def parse(
   doc: str | None,
   arguments: Sequence[str] | None = None,
   short: bool = False,
+  options: Callable[[_Settings], Sequence[str]] = lambda _: (),
   unused: Callable[[_Settings], settings.Unused] = lambda _: {},
   resolved: Callable[[_Settings], _Settings] = lambda config: config,
-) -> Arguments:
+) -> Arguments[_Settings]:
   """Preset, settings and output folder from the command line (or `arguments`).
 
-  `short` is for experiments that compile for as long as they train. An option that has
-  no effect given the others, as `unused` tells, is an error. Results of other settings
-  are not replaced without `--overwrite`. Results hold the settings that `resolved`
-  returns, which fills in open ones.
+  `options` names the settings that are options; without names, all are. `short` is for
+  experiments that compile for as long as they train. A setting that has no effect given
+  the others, as `unused` tells, is an error. Results of other settings are not replaced
+  without `--overwrite`. Results hold the settings that `resolved` returns, which fills
+  in open ones.
   """
   first = argparse.ArgumentParser(name, add_help=False, allow_abbrev=False)
   first.add_argument("--preset", default="cpu")
-  preset = first.parse_known_args(arguments)[0].preset
-  if preset not in presets:
-    first.error(f"--preset must be one of {', '.join(presets)}, got {preset!r}")
-  config = presets[preset]
-  options = _options(presets, preset, pathlib.Path("runs") / name / preset)
+  first.add_argument("--config", type=pathlib.Path)
+  early, rest = first.parse_known_args(arguments)
+  if early.preset not in presets:
+    first.error(f"--preset must be one of {', '.join(presets)}, got {early.preset!r}")
+  preset = presets[early.preset]
+  kind, further = type(preset), _further(type(preset), options(preset))
   # tyro keeps a line break unless a letter follows.
   text = re.sub(r"(?<=\S)\n(?=\S)", " ", doc or "")
-  try:
-    parsed = tyro.cli(options, description=text, args=arguments, prog=name)
-    _check_values(parsed.config, config)
-    _check_used(parsed.config, config, unused(parsed.config))
-    _check_used(parsed.config, config, settings.unused(parsed.config))
-  except ValueError as error:  # settings that do not fit each other
-    option, _, rest = str(error).partition(" ")
-    first.error(
-      f"{settings.option(option)} {rest}" if hasattr(config, option) else f"{error}"
+  if further:
+    text += (
+      f"\n\nThe file of --config has lines like `seed = 1`. Further settings, for the"
+      f" file only, are explained in {kind.__module__}: {', '.join(further)}."
     )
+  try:
+    _check_options(rest, further)
+    config = preset
+    if early.config:
+      config = settings.from_file(early.config, preset, name)
+    output = pathlib.Path("runs") / name / early.preset
+    every = _options(list(presets), early.preset, output, config, further)
+    parsed = tyro.cli(every, description=text, args=arguments, prog=name)
+    config = only(kind, parsed.settings)
+    _check_values(config, preset)
+    _check_used(config, preset, unused(config))
+    _check_used(config, preset, settings.unused(config))
+  except ValueError as error:  # settings that do not fit each other
+    first.error(_message(error, preset, further))
   if arguments is None:
     _prepare(parsed.output)
     if not parsed.overwrite:
-      _keep_results(name, resolved(parsed.config), parsed.output)
+      _keep_results(name, resolved(config), parsed.output)
     ending.in_one_line(parsed.output)
   if parsed.preset == "smoke":
     _compile_quickly(0, "--xla_llvm_disable_expensive_passes=true")
   elif short:
     _compile_quickly(1)
   _keep_compiled_programs()
-  return Arguments(parsed.preset, parsed.config, parsed.output)
+  return Arguments(parsed.preset, config, parsed.output)
+
+
+def _message(error: ValueError, preset: Settings, further: Sequence[str]) -> str:
+  """The message of an error; options are written as such, and others as in a file."""
+  name, _, rest = str(error).partition(" ")
+  text = f"{settings.option(name)} {rest}" if hasattr(preset, name) else f"{error}"
+  for setting in further:
+    text = re.sub(rf"{settings.option(setting)}(?![\w-])", setting, text)
+  return text
+
+
+def _further(kind: type, options: Sequence[str]) -> list[str]:
+  """The settings that are no options."""
+  return [x for x in settings.chosen(kind) if options and x not in options]
 
 
 def _options(
-  presets: Mapping[str, _Settings], preset: str, output: pathlib.Path
+  presets: list[str],
+  preset: str,
+  output: pathlib.Path,
+  config: Settings,
+  further: Sequence[str],
 ) -> type:
   """The class whose fields are the options: the study's, and those of every study."""
-  arg, config = tyro.conf.arg, presets[preset]
+  arg = tyro.conf.arg
   preset_names: Any = Literal[tuple(presets)]  # pyright: ignore
   preset_arg = arg(help="Named settings; the options below change single ones.")
+  file_arg = arg(
+    name="config", metavar="FILE", help_behavior_hint="",
+    help="TOML file of settings, which options replace.",
+  )  # fmt: skip
   replaces = arg(help="Replaces results of other settings in that folder.")
   flag = Annotated[bool, replaces, tyro.conf.FlagCreatePairsOff]
+  # A subclass keeps the help texts, which tyro reads from the source of the class.
+  hints = typing.get_type_hints(type(config), include_extras=True)
+  hidden = [
+    (name, Annotated[hints[name], tyro.conf.Suppress], getattr(config, name))
+    for name in further
+  ]
+  kind = dataclasses.make_dataclass(
+    "Settings", hidden, bases=(type(config),), frozen=True
+  )
   return dataclasses.make_dataclass(
     "Options",
     [
       ("preset", Annotated[preset_names, preset_arg], preset),
       ("output", Annotated[pathlib.Path, arg(help="Folder of the results.")], output),
       ("overwrite", flag, False),
-      ("config", Annotated[type(config), arg(name="")], config),
+      ("file", Annotated[pathlib.Path | None, file_arg], None),
+      ("settings", Annotated[kind, arg(name="")], only(kind, config)),
     ],
   )
+
+
+def _check_options(words: Sequence[str], further: Sequence[str]) -> None:
+  """Raises ValueError for a setting among the words that is no option."""
+  for word in words:
+    name = re.sub("^--(no-)?", "", re.split("[=.]", word)[0]).replace("-", "_")
+    if word.startswith("--") and name in further:
+      raise ValueError(f"{name} is no option: set it in the file of --config")
 
 
 def _check_values(config: Settings, preset: Settings) -> None:
@@ -110,9 +164,9 @@ def _check_values(config: Settings, preset: Settings) -> None:
     values = value if isinstance(value, tuple) else (value,)
     for number in values:
       if isinstance(number, (int, float)) and not number >= least:
-        raise SystemExit(f"{option} must be at least {least}, got {number}")
+        raise ValueError(f"{option} must be at least {least}, got {number}")
     if all(isinstance(x, str) for x in values) and len({*values}) < len(values):
-      raise SystemExit(f"{option} must not name anything twice, got {' '.join(values)}")
+      raise ValueError(f"{option} must not name anything twice, got {' '.join(values)}")
 
 
 def _check_used(config: Settings, preset: Settings, unused: settings.Unused) -> None:

@@ -19,7 +19,7 @@ import rich.table
 import scipy.stats
 
 import spherejax
-from experiments.frame.settings import Settings
+from experiments.frame.settings import Settings, flat, option
 from spherejax import metrics
 
 VERDICTS = REPRODUCED, CONTRADICTED, UNDECIDED = (
@@ -112,12 +112,15 @@ def result(
   experiment: str,
   preset: str,
   config: Settings,
+  options: Sequence[str] = (),
   seconds: float,
   rows: list[Entry],
   claims: list[Entry],
   pictures: Sequence[str] = (),
 ) -> Entry:
   """Returns the whole result of a run, as it is written to `results.json`.
+
+  `options` names the settings that are options; without names, all are.
 
   Raises ValueError if two claims share an id: no page or note could tell them apart.
   """
@@ -132,7 +135,7 @@ def result(
   return {
     "experiment": experiment,
     "preset": preset,
-    "command": command + _options(experiment, preset, config),
+    "command": command + _changes(experiment, preset, config, options),
     "settings": dataclasses.asdict(config),
     "versions": {"spherejax": spherejax.__version__, **versions},
     "python": platform.python_version(),
@@ -145,23 +148,28 @@ def result(
   }
 
 
-def _options(experiment: str, preset: str, config: Settings) -> str:
-  """Options that differ from the preset, where the preset is known."""
+def _changes(
+  experiment: str, preset: str, config: Settings, options: Sequence[str]
+) -> str:
+  """Settings that differ from the preset, where the preset is known."""
   module = sys.modules.get(f"experiments.{experiment}", sys.modules["__main__"])
   preset_config = getattr(module, "PRESETS", {}).get(preset)
   if preset_config is None:
     return ""
-  options, preset_values = dataclasses.asdict(config), dataclasses.asdict(preset_config)
-  parts = []
-  for name, value in options.items():
-    if name in preset_values and value == preset_values[name]:
+  new, old = (dict(flat(dataclasses.asdict(x))) for x in (config, preset_config))
+  parts, lines = [], []
+  for name, value in new.items():
+    if name in old and value == old[name]:
       continue
-    option = name.replace("_", "-")
-    if isinstance(value, bool):
-      parts.append(f"--{option}" if value else f"--no-{option}")
+    if options and name not in options:
+      value = "None" if value is None else value  # TOML has no null
+      lines.append(f"{name} = {json.dumps(value)}")
+    elif isinstance(value, bool):
+      parts.append(option(name if value else f"no_{name}"))
     else:
       values = value if isinstance(value, (list, tuple)) else (value,)
-      parts += [f"--{option}", *(shlex.quote(f"{x}") for x in values)]
+      parts += [option(name), *(shlex.quote(f"{x}") for x in values)]
+  parts += ["--config FILE  # with", ", ".join(lines)] if lines else []
   return "".join(f" {part}" for part in parts)
 
 

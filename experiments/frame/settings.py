@@ -4,9 +4,13 @@ steps: Annotated[int, MultipleOf("parts")] = 400
 """
 
 import dataclasses
+import difflib
 import functools
 import math
+import pathlib
+import tomllib
 import typing
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
 import tyro
@@ -22,6 +26,72 @@ class Settings(Protocol):
   """A dataclass of settings."""
 
   __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+_Settings = TypeVar("_Settings", bound=Settings)
+
+
+def chosen(kind: type) -> list[str]:
+  """Names of the settings that a user may change."""
+  hints = typing.get_type_hints(kind, include_extras=True)
+  return [
+    field.name
+    for field in dataclasses.fields(kind)
+    if tyro.conf.Suppress not in getattr(hints[field.name], "__metadata__", ())
+  ]
+
+
+def flat(table: dict[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+  """Names and values; settings of a table within have dotted names, as in TOML."""
+  for name, value in table.items():
+    if isinstance(value, dict):
+      yield from flat(value, f"{prefix}{name}.")
+    else:
+      yield prefix + name, value
+
+
+def _words(value: object) -> list[str]:
+  """A value, or those of a list of lists, as words of a command line."""
+  if isinstance(value, list):
+    return [word for item in value for word in _words(item)]
+  return [str(value)]
+
+
+def from_file(path: pathlib.Path, preset: _Settings, command: str) -> _Settings:
+  """Replaces settings of a preset by those of a TOML file.
+
+  Wrong values end the command, like those of options; other errors are a ValueError.
+  """
+  try:
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+  except OSError as error:
+    raise ValueError(f"--config {path} cannot be read: {error.strerror}") from error
+  except ValueError as error:
+    raise ValueError(f"--config {path} is not TOML: {error}") from error
+  kind, arguments = type(preset), []
+  names, hints = chosen(kind), typing.get_type_hints(kind)
+  for name in table:
+    if name not in names:
+      near = difflib.get_close_matches(name, names) or names
+      raise ValueError(
+        f"--config {path} must hold settings of this preset, got {name!r}; there is "
+        + ", ".join(near)
+      )
+  for name, value in flat(table):
+    arguments += (
+      [f"--{name}", *_words(value)]
+      if isinstance(value, list)
+      else [f"--{name}={value}"]
+    )
+  fields = [(name, hints[name], getattr(preset, name)) for name in table]
+  read = tyro.cli(
+    dataclasses.make_dataclass("File", fields, frozen=True),
+    args=arguments,
+    prog=f"{command} --config {path}",
+    config=(tyro.conf.FlagConversionOff,),
+    use_underscores=True,
+  )
+  return dataclasses.replace(preset, **{name: getattr(read, name) for name in table})
 
 
 def option(name: str) -> str:

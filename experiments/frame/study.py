@@ -155,6 +155,8 @@ class Study(Generic[Config]):
   """Function of settings and table to plots of lines, which need only the results."""
   resolved: Callable[[Config], Config] = lambda config: config
   """Function that fills in open settings."""
+  options: tuple[str, ...] = ()
+  """Settings that are options of the command line; empty: all."""
   unused: Callable[[Config], settings.Unused] = lambda _: {}
   """Ineffective settings that no limit declares, by the reason."""
   short: bool = False
@@ -201,6 +203,7 @@ class Study(Generic[Config]):
       experiment=self.name,
       preset=preset,
       config=config,
+      options=study.options,
       seconds=time.perf_counter() - start,
       rows=table.rows(),
       claims=self.claimed(table, config),
@@ -213,6 +216,7 @@ class Study(Generic[Config]):
       name=self.name,
       doc=self.doc,
       short=self.short,
+      options=lambda config: self.of(config).options,
       unused=lambda config: self.of(config).unused(config),
       resolved=self.resolved,
     )

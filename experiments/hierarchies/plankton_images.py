@@ -219,7 +219,7 @@ def check(config: Config) -> None:
   if config.need_weights and not config.weights:
     raise ValueError(
       f"name a file of ImageNet's weights for {config.network} by --weights, or begin "
-      "with random ones by --no-need-weights"
+      "with random ones by need_weights = false in the file of --config"
     )
   if config.weights and not pathlib.Path(config.weights).is_file():
     raise ValueError(f"the file of weights {config.weights} does not exist")

@@ -96,9 +96,9 @@ def signal_to_noise_contrastive(
 
 
 def _noise_to_signal(anchors: Array, references: Array) -> Array:
-  # The rows are scaled down first, so that their squares are finite; the quotient stays
-  # the same.
-  power = _numerics.shrinking(anchors, references)
+  # The rows are scaled first, so that their squares neither overflow nor vanish; the
+  # quotient stays the same.
+  power = _numerics.shrinking(anchors, references, grow=True)
   anchors, references = power * anchors, power * references
   x, y = (
     rows - jnp.mean(rows, axis=1, keepdims=True) for rows in (anchors, references)

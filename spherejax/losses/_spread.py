@@ -280,7 +280,7 @@ def barlow_twins(
   number = _batch.number(batch.where[:, None], axis_name, batch.first.dtype)
 
   def standardised(rows: Array) -> Array:
-    power = _numerics.shrinking(rows)
+    power = _numerics.shrinking(rows, grow=True)
     rows *= power if axis_name is None else jax.lax.pmin(power, axis_name)
     centred, mean = _centred(rows, batch.where, number, axis_name)
     variance = _numerics.divide(_sum_of_rows(centred**2, axis_name), number)

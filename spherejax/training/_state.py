@@ -143,7 +143,7 @@ def check_optimizer(value: object, name: str = "optimizer") -> None:
 
 
 def global_norm(tree: Any) -> Array:
-  """Euclidean norm of all arrays of a tree together, without overflow of squares."""
+  """Euclidean norm of all arrays of a tree together; no square overflows or vanishes."""
   power, size = _scaled_norm(tree)
   return size / power
 
@@ -152,12 +152,12 @@ def _scaled_norm(tree: Any) -> tuple[Array, Array]:
   """Power of two, and the norm of its product with the tree."""
   leaves = [_numerics.upcast(leaf) for leaf in jax.tree.leaves(tree)]
   leaves = leaves or [jnp.zeros(())]
-  power = _numerics.shrinking(*leaves, least=0.0)
+  power = _numerics.shrinking(*leaves, least=0.0, grow=True)
   return power, optax.tree.norm([power * leaf for leaf in leaves])
 
 
 def _clip_by_norm(max_norm: float | int) -> optax.GradientTransformation:
-  """Clips like `optax.clip_by_global_norm`, also for entries whose squares overflow."""
+  """Clips like `optax.clip_by_global_norm`, also if squares overflow or vanish."""
 
   def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
     power, size = _scaled_norm(updates)

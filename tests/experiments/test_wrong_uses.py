@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import errno
 import os
+import re
 import tempfile
 import typing
 from unittest import mock
@@ -46,9 +47,12 @@ def option(field):
 def fields_of(name, kind):
   """The first field of a type in the default settings, in a list, or none."""
   config = next(iter(module(name).PRESETS.values()))
+  options = module(name).STUDY.of(config).options
   # Of fields that are no options the type is annotated.
   types = typing.get_type_hints(type(config), include_extras=True)
   for field in dataclasses.fields(config):
+    if options and field.name not in options:
+      continue
     hint = types[field.name]
     limits = getattr(hint, "__metadata__", ())
     if limits and all(isinstance(limit, settings.Limit) for limit in limits):
@@ -116,7 +120,8 @@ def test_methods_are_choices(capsys):
   assert "DL2P" in said
 
 
-# An experiment, its preset, options that do nothing beside the others, and the reason.
+# An experiment, its preset, settings that do nothing beside the others, of which those
+# with "=" stand in a file, and the reason.
 UNUSED = (
   ("norm_count cpu --supervised-weights file", "without stl10 or voc among --sets"),
   ("norm_count voc --grids 10", "without a set of objects"),
@@ -125,11 +130,11 @@ UNUSED = (
   ("voronoi cpu --percent 50", "with --images digits"),
   ("voronoi full --train-images 2 --images mnist", "with --images mnist"),
   ("robust_features cifar10 --studies defences", "with --images cifar10"),
-  ("robust_features digits --photographs.percent 50", "with --images digits"),
-  ("robust_features cpu --noise 1", "with --images cifar10_16"),
+  ("robust_features digits photographs.percent=50", "with --images digits"),
+  ("robust_features cpu noise=[1.0]", "with --images cifar10_16"),
   ("plankton cpu --folder x", "with --data ndsb_plankton"),
   ("plankton full --percent 50", "with --data folder"),
-  ("plankton full --seen-from 50", "with --seen article"),
+  ("plankton full seen_from=50", "with --seen article"),
   ("few_shot full --percent 50", "with --images cub"),
   ("few_shot omniglot --folder x", "with --images omniglot"),
   ("few_shot cpu --augment", "with --backbone efficientnet_lite0"),
@@ -138,28 +143,32 @@ UNUSED = (
   ("class_hierarchy cpu --width 9", "with --network efficientnet_lite0"),
   ("ccp_proxies smoke --digit-images 2 2", "with --data gaussians"),
   ("ccp_proxies cpu --digit-images 2 2", "with --data cars196"),
-  ("projector_collapse cpu --warm-up 9", "with --at-once"),
-  ("projector_collapse full --probe-every 9", "with --no-at-once"),
+  ("projector_collapse cpu warm_up=9", "with --at-once"),
+  ("projector_collapse full probe_every=9", "with --no-at-once"),
   ("projector_collapse full --widths 9 9 9", "with --encoder resnet18"),
   ("projector_collapse smoke --image-size 9", "with --images digits"),
-  ("projector_collapse long --toy-seeds 9", "without --toys"),
-  ("retrieval smoke --mass 0.5", "without --gsp-methods"),
+  ("projector_collapse long toy_seeds=9", "without --toys"),
+  ("retrieval smoke mass=0.5", "without --gsp-methods"),
   ("retrieval smoke --memory-losses --memory-start 2", "without --memory-losses"),
-  ("retrieval full --memory 3", "with --methods c2 c2+ccp"),
-  ("retrieval full --methods soft_triple --weight 1", "--methods soft_triple"),
-  ("retrieval full --methods c1+xbm --zero-shot 0.2", "--methods c1+xbm"),
+  ("retrieval full memory=3", "with --methods c2 c2+ccp"),
+  ("retrieval full --methods soft_triple weight=1.0", "--methods soft_triple"),
+  ("retrieval full --methods c1+xbm zero_shot=0.2", "--methods c1+xbm"),
 )
 
 
 @pytest.mark.parametrize(("line", "reason"), UNUSED)
-def test_an_unused_option(line, reason, capsys, monkeypatch):
+def test_an_unused_setting(line, reason, capsys, monkeypatch, tmp_path):
   name, preset, *arguments = line.split()
   replace_run(monkeypatch, lambda *_: pytest.fail("it started"))
-  said = refusal(name, capsys, "--preset", preset, *arguments)
-  assert "does nothing" in said, said
+  lines = [x for x in arguments if "=" in x]
+  (file := tmp_path / "settings.toml").write_text("\n".join(lines))
+  options = [x for x in arguments if x not in lines]
+  said = refusal(name, capsys, "--preset", preset, "--config", file, *options)
   assert reason in said, said
-  named = [x.partition(".")[0] for x in arguments if x.startswith("--")]
-  assert any(option in said for option in named), said
+  named = [x for x in options if x.startswith("--")] + [
+    re.split("[.=]", x)[0] for x in lines
+  ]
+  assert any(f"{setting} does nothing" in said for setting in named), said
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -184,7 +193,7 @@ def test_every_number_has_a_least_value(name):
       worse = (-1, *value[1:]) if isinstance(value, tuple) else -1
       wrong = copy.copy(config)
       object.__setattr__(wrong, field.name, worse)  # past checks of its own
-      with pytest.raises(SystemExit, match=rf"^{option(field)} must be .*, got -1$"):
+      with pytest.raises(ValueError, match=rf"^{option(field)} must be .*, got -1$"):
         command._check_values(wrong, config)
     command._check_values(config, config)
 

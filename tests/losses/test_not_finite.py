@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import metrics, pooling, prototypes
+from spherejax import losses, metrics, pooling, prototypes
 from tests.losses.slopes import losses_of, values_of
 
 LABELS = np.array([0, 0, 1, 1])
@@ -26,6 +26,20 @@ def test_far_rows_of_one_class_and_a_row_of_nan_are_no_small_loss(name):
     for x in (rows, rows.at[4, 0].set(jnp.nan))
   )
   assert not ((broken == 0) & (usual != 0)).any(), "a row of NaN"
+
+
+@pytest.mark.parametrize("power", [2.0**-90, 2.0**90])
+def test_what_depends_on_no_scale_is_the_same_for_tiny_and_huge_rows(power):
+  x, y = jax.random.normal(jax.random.key(0), (2, 4, 3))
+
+  def quotients(x):
+    return losses.signal_to_noise_contrastive(
+      x, LABELS, normalize="none", mean_weight=0.0
+    )
+
+  np.testing.assert_array_equal(quotients(power * x), quotients(x))
+  twins = losses.barlow_twins(power * x, power * y)
+  np.testing.assert_array_equal(twins, losses.barlow_twins(x, y))
 
 
 def test_tokens_whose_squares_overflow_are_directions():

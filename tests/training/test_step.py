@@ -333,6 +333,13 @@ def test_large_finite_gradients_are_scaled_to_the_norm(size, dtype):
   np.testing.assert_allclose(np.float32(update), [-length, 0, length], rtol=1e-2)
 
 
+def test_tiny_gradients_are_clipped_to_a_tinier_norm():
+  gradients = {"network": jnp.array([3e-25, 4e-25])}
+  optimizer = training.optimizer({"network": optax.sgd(1.0)}, max_norm=1e-25)
+  update = updates_of(optimizer, gradients)["network"]
+  np.testing.assert_allclose(update, [-6e-26, -8e-26], rtol=1e-6)
+
+
 def test_clipping_of_usual_gradients_is_that_of_optax():
   gradients = {"network": jnp.array([0.3, -7.0, 1e4]), "loss": jnp.array([[1e-5, 2.0]])}
   groups = {"network": optax.identity(), "loss": optax.identity()}
