@@ -149,6 +149,16 @@ DATA = [
     (call(change, KEY, MAP, strength=1.2), r"strength must be in \[0, 1\], got 1.2")
     for change in (data.random_brightness, data.random_contrast)
   ),
+  *(
+    (call(data.take_classes, data.load_digits(), classes), message)
+    for classes, message in (
+      ([], "classes must hold a label, got none"),
+      ([3, 1, 3], r"classes must be different, got \[3, 1, 3\]"),
+      ([0, 10], r"classes must be in \[0, 10\), got 10"),
+      ([-1], "got -1"),
+      ([0.5], "TypeError: classes must be integers"),
+    )
+  ),
   (call(split, groups=[[0, 1], [1]]), r"class 1 is in groups\[0\] and in groups\[1\]"),
   (call(split, groups=[[0], [4]]), r"class 4 of groups\[1\] has no image"),
   (call(split, groups=[[0], []]), r"groups\[1\] is empty"),
@@ -218,6 +228,7 @@ HIERARCHY = [
   (call(hierarchy.from_parents, [-1, 0], names=["a"]), "2 entries, got 1"),
   (call(hierarchy.from_parents, X[:2, 0]), "TypeError: parents must be integers"),
   (call(hierarchy.restrict, TREE, []), "must hold a name"),
+  (call(hierarchy.at_depth, TREE, -1), "depth must be at least 0, got -1"),
   (call(hierarchy.restrict, TREE, ["elm"]), "'elm' is no node"),
   (call(hierarchy.classes_below, TREE, "elm"), "'elm' is not in the tree"),
   (call(hierarchy.neighbor_joining, 0 * PAIR, names=["a"]), "2 entries, got 1"),

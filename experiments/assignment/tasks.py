@@ -141,7 +141,7 @@ def photographs(size: int) -> Task:
     for group in WORDNET
   ]
   train, test = (
-    class_sets.of_classes(images, np.concatenate(group_labels)) for images in parts
+    data.take_classes(images, np.concatenate(group_labels)) for images in parts
   )
   groups = np.repeat(np.arange(len(WORDNET)), PER_GROUP)
   return _task("tiny_imagenet", train, test, tree, groups)._replace(flips=True)
@@ -160,7 +160,7 @@ def characters(size: int) -> Task:
     for rows in (np.flatnonzero(alphabets == a) for a in np.unique(alphabets))
     if len(rows) >= CHARACTERS and np.isin(rows[:CHARACTERS], images.labels).all()
   ]
-  images = class_sets.of_classes(images, np.concatenate(group_labels[:ALPHABETS]))
+  images = data.take_classes(images, np.concatenate(group_labels[:ALPHABETS]))
   groups = np.repeat(np.arange(ALPHABETS), CHARACTERS)
   return _task("omniglot", *_divided(images), tree, groups)
 
@@ -175,7 +175,7 @@ def plankton(size: int) -> Task:
   counts = np.bincount(whole.images.labels)
   order = np.argsort(-counts, kind="stable")
   train, test = (
-    class_sets.of_classes(images, order)
+    data.take_classes(images, order)
     for images in (whole.images, whole.tested)
     if images is not None
   )
@@ -195,7 +195,7 @@ READERS = {
 
 def superclasses(tree: hierarchy.ClassTree, depth: int) -> np.ndarray:
   """Number of each class's branch at a depth, [classes]; a higher class is a branch."""
-  return np.unique(class_sets.at_depth(tree, depth), return_inverse=True)[1]
+  return np.unique(hierarchy.at_depth(tree, depth), return_inverse=True)[1]
 
 
 def _divided(images: data.Images) -> tuple[data.Images, data.Images]:

@@ -111,13 +111,6 @@ def tree_of(name: str, classes: Sequence[str]) -> hierarchy.ClassTree:
   return hierarchy.from_csv(newest_file(name, "hierarchy.csv"), classes=classes)
 
 
-def at_depth(tree: hierarchy.ClassTree, depth: int) -> np.ndarray:
-  """Ancestor of each class at a depth [classes]; the class itself if it lies higher."""
-  above = hierarchy.ancestors(tree) & (hierarchy.depths(tree) <= depth)
-  # A node comes after its ancestors, so the last one is the deepest.
-  return np.array([np.flatnonzero(members)[-1] for members in above])
-
-
 def readable_tree(tree: hierarchy.ClassTree, name: str) -> hierarchy.ClassTree:
   """The tree with words in place of WordNet's ids, if the set has a file of them."""
   if name != "tiny_imagenet":
@@ -137,15 +130,6 @@ def with_classes(
         f"class {name!r} of the tree has no images: no label has this name"
       )
   return hierarchy.restrict(tree, classes)
-
-
-def of_classes(images: data.Images, classes: Sequence[int] | np.ndarray) -> data.Images:
-  """The images of some classes, labelled by their place in `classes`."""
-  place = np.full(len(images.label_names), -1, np.int32)
-  place[classes] = np.arange(len(classes))
-  chosen = images[np.isin(images.labels, classes)]
-  names = tuple(images.label_names[label] for label in classes)
-  return dataclasses.replace(chosen, labels=place[chosen.labels], label_names=names)
 
 
 def prepared(name: str, split: str, side: int) -> data.Images:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from experiments.frame import images, pictures
+from experiments.frame import pictures
 from experiments.frame.pictures import Figure
 from experiments.frame.study import Table
 from experiments.hierarchies.claims import ACCURACY, PROTOTYPES, PROXIES
@@ -71,7 +71,7 @@ def similarity_maps(
     maps[name] = np.asarray(distances.pairwise_cosine(rows, rows))
   return pictures.cosine_maps(
     {name: values[np.ix_(order, order)] for name, values in maps.items()},
-    images.at_depth(tree, 1)[order],
+    hierarchy.at_depth(tree, 1)[order],
     "rows and columns: classes, in the order of the tree",
     columns=_COLUMNS,
   )

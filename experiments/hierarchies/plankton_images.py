@@ -153,7 +153,7 @@ def divide(whole: Whole, choice: Selection, seed: int) -> class_sets.Parts:
     """These rows of each class, with the place of its name as label."""
     chosen = [whole.images.label_names.index(name) for name in names]
     rows = [order[labels == label][start:end] for label in chosen]
-    return class_sets.of_classes(whole.images[np.concatenate(rows)], chosen)
+    return data.take_classes(whole.images[np.concatenate(rows)], chosen)
 
   tested = choice.test_images
   end = tested + choice.validation_images

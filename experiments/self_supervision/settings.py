@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from experiments.frame import images as class_sets
 from experiments.frame.settings import Limited, MultipleOf, Within, Without
 from experiments.frame.training import Hyper
-from spherejax import data
+from spherejax import data, hierarchy
 
 LARGE, MODERATE, SMALL, CROP = "large", "moderate", "small", "large, crops alone"
 SIMCLR = "simclr"
@@ -225,7 +225,7 @@ def photographs(side: int) -> Study:
 
   train, test = quarter("train"), quarter("test")
   tree = class_sets.tree_of("tiny_imagenet", train.label_names)
-  coarse = class_sets.at_depth(tree, _DEPTH)
+  coarse = hierarchy.at_depth(tree, _DEPTH)
   classes, labels = np.unique(train.labels, return_inverse=True)
   groups = np.unique(coarse[classes], return_inverse=True)[1]
   name = "tiny_imagenet" if side == _SIDE else f"tiny_imagenet-{side}"

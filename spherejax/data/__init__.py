@@ -28,6 +28,7 @@ from spherejax.data._grids import ImageGrid as ImageGrid
 from spherejax.data._grids import image_grid as image_grid
 from spherejax.data._images import Images as Images
 from spherejax.data._images import from_arrays as from_arrays
+from spherejax.data._images import take_classes as take_classes
 from spherejax.data._listings import load_in_shop as load_in_shop
 from spherejax.data._long_tail import long_tail as long_tail
 from spherejax.data._long_tail import long_tail_counts as long_tail_counts
@@ -99,6 +100,7 @@ __all__ = [
   "simclr_views",
   "split_classes",
   "split_within_classes",
+  "take_classes",
   "to_float",
   "view_strengths",
 ]

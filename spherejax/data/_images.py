@@ -27,7 +27,7 @@ class Images:
 
   `len(images)` counts them. Indexing with a slice, an integer array (such as a split
   returns) or a boolean mask gives the `Images` of those rows. To select by class label
-  use `split_classes`.
+  use `take_classes`, or `split_classes` for the rows.
 
   Args:
     images: uint8, [count, height, width, channels]. A sequence of [height, width,
@@ -114,6 +114,53 @@ class Images:
     if not isinstance(self.images, Lazy):
       return self
     return dataclasses.replace(self, images=collect(self.images))
+
+
+def take_classes(
+  images: Images, classes: Integer[ArrayLike, " classes"] | Sequence[int]
+) -> Images:
+  """Takes the images of some classes, whose labels become 0, 1, ...
+
+  Args:
+    images: `Images`.
+    classes: [classes], labels of `images`, each once.
+
+  Returns:
+    `Images`, in their order, where label c is the class `classes[c]`. Images without a
+    label are left out.
+
+  Raises:
+    TypeError: images not `Images`, classes not integers.
+    ValueError: no class, one that occurs twice or has no name in `label_names`; no
+      image of the classes.
+
+  Cost: that of indexing.
+
+  Source: none.
+
+  Example:
+    >>> images = spherejax.data.take_classes(spherejax.data.load_digits(), [7, 3])
+    >>> len(images), images.label_names, images.labels[:3]
+    (362, ('7', '3'), array([1, 0, 1], dtype=int32))
+  """
+  _checks.instance("images", images, Images)
+  chosen = _checks.host("classes", classes)
+  _checks.expect("classes", chosen, rank=1)
+  if not len(chosen):
+    raise ValueError("classes must hold a label, got none")
+  _checks.expect("classes", chosen, "integer")
+  if len(np.unique(chosen)) < len(chosen):
+    raise ValueError(f"classes must be different, got {reprlib.repr(chosen.tolist())}")
+  names = images.label_names
+  for label in chosen.tolist():
+    if not 0 <= label < len(names):
+      raise ValueError(f"classes must be in [0, {len(names)}), got {label}")
+  place = np.full(len(names), -1, np.int32)
+  place[chosen] = np.arange(len(chosen))
+  taken = images[np.isin(images.labels, chosen)]
+  return dataclasses.replace(
+    taken, labels=place[taken.labels], label_names=tuple(names[x] for x in chosen)
+  )
 
 
 def _check_named(labels: np.ndarray, names: int) -> None:

@@ -16,6 +16,11 @@ from spherejax.hierarchy._joining import neighbor_joining as neighbor_joining
 from spherejax.hierarchy._joining import upgma as upgma
 from spherejax.hierarchy._newick import from_newick as from_newick
 from spherejax.hierarchy._newick import to_newick as to_newick
+from spherejax.hierarchy._nodes import ancestors as ancestors
+from spherejax.hierarchy._nodes import at_depth as at_depth
+from spherejax.hierarchy._nodes import classes_below as classes_below
+from spherejax.hierarchy._nodes import depths as depths
+from spherejax.hierarchy._nodes import heights as heights
 from spherejax.hierarchy._read import from_csv as from_csv
 from spherejax.hierarchy._read import from_edges as from_edges
 from spherejax.hierarchy._read import from_mapping as from_mapping
@@ -24,12 +29,8 @@ from spherejax.hierarchy._splits import robinson_foulds as robinson_foulds
 from spherejax.hierarchy._splits import split_recall as split_recall
 from spherejax.hierarchy._splits import splits as splits
 from spherejax.hierarchy._tree import ClassTree as ClassTree
-from spherejax.hierarchy._tree import ancestors as ancestors
 from spherejax.hierarchy._tree import as_leaves as as_leaves
-from spherejax.hierarchy._tree import classes_below as classes_below
-from spherejax.hierarchy._tree import depths as depths
 from spherejax.hierarchy._tree import from_parents as from_parents
-from spherejax.hierarchy._tree import heights as heights
 from spherejax.hierarchy._tree import restrict as restrict
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
   "additive_distances",
   "ancestors",
   "as_leaves",
+  "at_depth",
   "chordal_distances",
   "chordal_similarities",
   "classes_below",

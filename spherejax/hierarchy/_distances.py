@@ -5,7 +5,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Real
 
 from spherejax import _checks
-from spherejax.hierarchy import _tree
+from spherejax.hierarchy import _nodes, _tree
 
 
 def path_distances(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
@@ -36,7 +36,7 @@ def path_distances(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
            [2, 0, 3],
            [3, 3, 0]])
   """
-  above = _tree.ancestors(tree).astype(np.float32)  # counts below 2^24 are exact
+  above = _nodes.ancestors(tree).astype(np.float32)  # counts below 2^24 are exact
   shared = (above @ above.T).astype(int)
   depths = np.diagonal(shared)
   return depths[:, None] + depths[None] - 2 * shared
@@ -65,7 +65,7 @@ def additive_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes clas
            [3. , 0. , 5.5],
            [4.5, 5.5, 0. ]])
   """
-  above = _tree.ancestors(tree).astype(float)
+  above = _nodes.ancestors(tree).astype(float)
   return (above * tree.lengths[None]) @ (1 - above).T + (1 - above) @ (
     above * tree.lengths[None]
   ).T
@@ -97,7 +97,7 @@ def lca_heights(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
            [1, 0, 2],
            [2, 2, 0]])
   """
-  height, above = _tree.heights(tree), _tree.ancestors(tree)
+  height, above = _nodes.heights(tree), _nodes.ancestors(tree)
   matrix = np.zeros((len(tree.classes),) * 2, int)
   for node in range(len(height)):  # from the root down, so the lowest node writes last
     below = np.flatnonzero(above[:, node])
@@ -135,7 +135,7 @@ def lca_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes classes"]
            [0.5, 0. , 1. ],
            [1. , 1. , 0. ]])
   """
-  return lca_heights(tree) / max(1, _tree.heights(tree)[0])
+  return lca_heights(tree) / max(1, _nodes.heights(tree)[0])
 
 
 def chordal_distances(

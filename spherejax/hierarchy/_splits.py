@@ -3,7 +3,7 @@
 import numpy as np
 
 from spherejax import _checks
-from spherejax.hierarchy import _tree
+from spherejax.hierarchy import _nodes, _tree
 
 Splits = frozenset[frozenset[int]]
 
@@ -36,7 +36,7 @@ def splits(tree: _tree.ClassTree, *, tol: float | None = None) -> Splits:
   if tol is not None:
     _checks.between("tol", tol)
     tol = _checks.static("tol", tol)
-  below = _tree.ancestors(tree).T[1:]
+  below = _nodes.ancestors(tree).T[1:]
   sides = below ^ below[:, :1]
   if tol is not None and len(sides):
     edge = np.unique(sides, axis=0, return_inverse=True)[1].ravel()

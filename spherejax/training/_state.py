@@ -143,7 +143,7 @@ def check_optimizer(value: object, name: str = "optimizer") -> None:
 
 
 def global_norm(tree: Any) -> Array:
-  """Euclidean norm of all arrays of a tree together; no square overflows or vanishes."""
+  """Euclidean norm of all arrays of a tree; no square overflows or vanishes."""
   power, size = _scaled_norm(tree)
   return size / power
 

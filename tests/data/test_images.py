@@ -46,6 +46,18 @@ def test_rows_keep_what_belongs_to_them(index, rows, as_list):
   assert list(images.extras["id"]) == [list("uvwxyz")[row] for row in rows]
 
 
+def test_classes_that_are_taken_get_new_labels():
+  labels, extras = np.array([0, 1, 2, 0, 1, -1]), {"id": np.array(list("uvwxyz"))}
+  images = data.Images(pixels(), labels, ("a", "b", "c"), extras)
+  taken = data.take_classes(images, [2, 0])
+  np.testing.assert_array_equal(taken.images, pixels()[[0, 2, 3]])
+  assert taken.labels.tolist() == [1, 0, 1]
+  assert taken.label_names == ("c", "a")
+  assert list(taken.extras["id"]) == ["u", "w", "x"]
+  with pytest.raises(ValueError, match="the data set is empty"):
+    data.take_classes(images[:2], [2])
+
+
 named = partial(data.from_arrays, pixels(), label_names=["a", "b"])
 ZEROS = data.from_arrays(pixels(), np.zeros(6, int))
 MIXED = [*pixels()[:5], pixels()[5] / 255]

@@ -14,7 +14,6 @@ import pytest
 import safetensors.numpy
 
 from experiments import retrieval
-from experiments.frame import images as class_sets
 from experiments.frame import networks
 from experiments.frame import poolings as frame_poolings
 from experiments.frame.study import Table
@@ -498,7 +497,7 @@ def test_the_first_classes_are_learned(folder):
   assert sets.sought.label_names[0] == "05"
   assert (len(sets.learned), len(sets.sought)) == (30, 66)
   np.testing.assert_array_equal(np.unique(sets.sought.labels), np.arange(11))
-  part = class_sets.of_classes(sets.learned, np.array([3, 1]))
+  part = data.take_classes(sets.learned, np.array([3, 1]))
   assert part.label_names == ("03", "01")
   np.testing.assert_array_equal(part.labels, np.repeat([1, 0], 6))
   np.testing.assert_array_equal(part.images[6], sets.learned.images[18])

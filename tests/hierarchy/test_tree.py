@@ -77,6 +77,16 @@ def test_depths_heights_and_ancestors():
     "dog": {"life", "animal", "dog"},
     "cat": {"life", "animal", "cat"},
   }
+  coarse = [
+    " ".join(tree.names[node] for node in hierarchy.at_depth(tree, depth))
+    for depth in (0, 1, 2, 9)
+  ]
+  assert coarse == [
+    "life life life life",
+    "plant animal animal animal",
+    "oak cat dog cat",
+    "oak manx dog cat",
+  ]
   below = hierarchy.classes_below(tree, "cat", "plant")
   assert below.tolist() == [True, True, False, True]
 

@@ -15,7 +15,6 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from experiments.frame import images as class_sets
 from experiments.frame import kept as finished
 from experiments.frame import networks, pictures
 from experiments.frame.study import Measured, Table
@@ -152,7 +151,7 @@ class Comparison:
     return batches.watched(self.jobs[0].settings, self._learned(split.held))
 
   def _learned(self, classes: np.ndarray) -> data.Images:
-    return class_sets.of_classes(self.sets.learned, classes)
+    return data.take_classes(self.sets.learned, classes)
 
   def made_with(self, job: Job) -> str:
     """Digest of a training's inputs, without options that only affect reading speed."""

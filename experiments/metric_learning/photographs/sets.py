@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import tqdm
 
-from experiments.frame import images as class_sets
 from experiments.published import dml
 from spherejax import data
 
@@ -70,20 +69,20 @@ def load(
   extras = {x: y for x, y in images.extras.items() if x == "status"}
   extras["row"] = np.arange(len(images))
   images = dataclasses.replace(images, extras=extras)
-  images = class_sets.of_classes(images, np.unique(images.labels))
+  images = data.take_classes(images, np.unique(images.labels))
   if dataset == "inshop":
     return _by_status(_readable(images, skip_unreadable))
   number = _learned(dataset, len(images.label_names), learned_classes)
   images = _readable(images, skip_unreadable)
   parts = np.split(np.arange(len(images.label_names)), [number])
-  return Sets(*(class_sets.of_classes(images, part) for part in parts))
+  return Sets(*(data.take_classes(images, part) for part in parts))
 
 
 def _by_status(images: data.Images) -> Sets:
   """Splits images by the list's status; each part has the classes that occur in it."""
   learned = images.extras["status"] == "train"
   train, sought = (
-    class_sets.of_classes(part, np.unique(part.labels))
+    data.take_classes(part, np.unique(part.labels))
     for part in (images[learned], images[~learned])
   )
   query = {"query": sought.extras["status"] == "query"}
