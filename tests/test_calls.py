@@ -159,6 +159,15 @@ DATA = [
       ([0.5], "TypeError: classes must be integers"),
     )
   ),
+  *(
+    (call(data.batches, FORTY, KEY, **{"batch_size": 8} | options), message)
+    for options, message in (
+      ({"batch_size": 41}, "batch_size must be at most the 40 images, got 41"),
+      ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+      ({"workers": -1}, "workers must be at least 0, got -1"),
+      ({"prefetch": 0}, "prefetch must be at least 1, got 0"),
+    )
+  ),
   (call(split, groups=[[0, 1], [1]]), r"class 1 is in groups\[0\] and in groups\[1\]"),
   (call(split, groups=[[0], [4]]), r"class 4 of groups\[1\] has no image"),
   (call(split, groups=[[0], []]), r"groups\[1\] is empty"),

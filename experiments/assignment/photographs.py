@@ -199,7 +199,7 @@ def train(
   result = frame_training.single(
     lambda _: state,
     step,
-    frame_training.shuffled(sets.train, data_key, config.batch),
+    data.batches(sets.train, data_key, batch_size=config.batch),
     folder,
     steps=config.epochs * per_epoch,
     evaluate=lambda state: {"accuracy": accuracy(state, sets.test)},

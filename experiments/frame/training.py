@@ -5,20 +5,18 @@ devices, with batches from the host. Both resume from their folder.
 """
 
 import functools
-import itertools
 import pathlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sized
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
 from numpy.typing import ArrayLike
 
-from spherejax import data, training
+from spherejax import training
 
 Tree = Any
 """A pytree of arrays."""
@@ -157,25 +155,3 @@ def steps_per_epoch(images: Sized, batch: int, option: str = "batch") -> int:
       f"{option} must be at most the {len(images)} training images, got {batch}"
     )
   return len(images) // batch
-
-
-def shuffled(
-  images: data.Images, key: Array, batch: int, columns: Mapping[str, np.ndarray] = {}
-) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
-  """Returns a function from a step to batches: "image", "label", rows of `columns`.
-
-  They do not end; every epoch has another order.
-  """
-  per_epoch = steps_per_epoch(images, batch)
-  at = functools.partial(data.shuffled_indices, key, len(images), batch_size=batch)
-  epoch_plan = jax.jit(jax.vmap(at))
-
-  def batches(first: int) -> Iterator[dict[str, np.ndarray]]:
-    for epoch in itertools.count(first // per_epoch):
-      steps = jnp.arange(per_epoch) + epoch * per_epoch
-      begin = max(first - epoch * per_epoch, 0)
-      for rows in data.pipeline(images, np.asarray(epoch_plan(steps)), start=begin):
-        extra = {name: table[rows["index"]] for name, table in columns.items()}
-        yield {"image": rows["image"], "label": rows["label"], **extra}
-
-  return batches

@@ -155,7 +155,7 @@ def baseline(
   result = trainer.single(
     lambda _: state,
     training.make_step(objective, optimizer),
-    trainer.shuffled(train, data_key, batch),
+    data.batches(train, data_key, batch_size=batch),
     folder,
     steps=per_part * iterations,
     evaluate=evaluate,

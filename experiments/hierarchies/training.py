@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import jax
@@ -137,7 +137,12 @@ def train(
   if isinstance(study.train, frozen.Features):
     return _on_features(settings, setting, study.train, key, state, evaluate)
   sizes = class_sets.log_sizes(study.train)
-  batches = epochs.shuffled(study.train, key, settings.batch, {"size": sizes})
+  pictures = data.batches(study.train, key, batch_size=settings.batch)
+
+  def batches(first: int) -> Iterator[dict[str, np.ndarray]]:
+    for batch in pictures(first):
+      yield batch | {"size": sizes[batch["index"]]}
+
   best = settings.keep_best
   with training.Checkpoints(checkpoints) if best else contextlib.nullcontext() as files:
     result = training.fit(

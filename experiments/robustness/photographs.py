@@ -106,7 +106,7 @@ def train(
   return trainer.single(
     lambda _: training.create_state(second, optimizer, variables),
     training.make_step(objective(config, *attack), optimizer),
-    trainer.shuffled(images, third, s.batch),
+    data.batches(images, third, batch_size=s.batch),
     folder,
     steps=total,
     checkpoint_every=per_epoch,

@@ -277,7 +277,7 @@ def _train_on_all_devices(
   result = trainer.single(
     lambda _: state,
     training.make_step(of_batch, chain),
-    trainer.shuffled(pictures, batch_key, settings.batch),
+    data.batches(pictures, batch_key, batch_size=settings.batch),
     folder,
     steps=settings.steps,
     evaluate=figures,

@@ -34,6 +34,7 @@ from spherejax.data._long_tail import long_tail as long_tail
 from spherejax.data._long_tail import long_tail_counts as long_tail_counts
 from spherejax.data._mixup import Mixed as Mixed
 from spherejax.data._mixup import mixup as mixup
+from spherejax.data._pipeline import batches as batches
 from spherejax.data._pipeline import pipeline as pipeline
 from spherejax.data._sampling import ClassTable as ClassTable
 from spherejax.data._sampling import class_balanced_indices as class_balanced_indices
@@ -62,6 +63,7 @@ __all__ = [
   "Mixed",
   "Triplets",
   "ViewStrengths",
+  "batches",
   "center_crop",
   "class_balanced_indices",
   "class_pools",

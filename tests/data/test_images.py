@@ -154,6 +154,18 @@ def test_start_at_any_step(plan, start):
   assert_same(data.pipeline(IMAGES, plan, start=start), plan[start:])
 
 
+@pytest.mark.parametrize("first", [0, 1, 2, 5])
+def test_shuffled_batches_go_on_from_any_step(first):
+  key, size = (
+    jax.random.key(3),
+    len(PIXELS) * 2 // 5,
+  )  # two batches an epoch, and a rest
+  draw = partial(data.shuffled_indices, key, len(PIXELS), batch_size=size)
+  expected = [np.asarray(draw(first + number)) for number in range(5)]
+  begin = data.batches(IMAGES, key, batch_size=size)
+  assert_same(itertools.islice(begin(first), 5), expected)
+
+
 @pytest.mark.parametrize("stop", [1, 5, STEPS - 1])
 def test_a_saved_state_continues_exactly(plan, stop):
   iterator, fresh = (iter(data.pipeline(IMAGES, plan)) for _ in range(2))
