@@ -8,7 +8,7 @@ norm of the image itself; both count just as well where empty cells are 0. NCH, 
 to 3, figures 1 and 2.
 
     python -m experiments.norm_count                    # 3 sets, 8 seeds, 11 min
-    python -m experiments.norm_count --preset long      # 24 further seeds, 62 min
+    python -m experiments.norm_count --preset long      # 12 further seeds, 50 min
     python -m experiments.norm_count --preset smoke     # seconds
     python -m experiments.norm_count --preset voc       # photographs, 31 min on a core
     python -m experiments.norm_count --preset table-1 --supervised-weights FILE \
