@@ -72,8 +72,7 @@ def fit(
     step: what `make_step` built.
     batches: `batches(first)` yields the batches of steps first, first + 1, ... (from
       0), pytrees of host arrays [batch, ...]; in a run of several processes, this
-      process's rows. The batches may depend only on the number of the step.
-      `data.batches` makes them of images.
+      process's rows. They may depend only on the step's number, as `data.batches` do.
     steps: static. Total number of steps, including steps before a resumption.
     evaluate: `evaluate(state)` returns numbers by name; called every
       `evaluate_every` steps and after the last.
