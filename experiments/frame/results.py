@@ -16,7 +16,6 @@ import jax
 import numpy as np
 import rich.console
 import rich.table
-import scipy.stats
 
 import spherejax
 from experiments.frame.settings import Settings, flat, option
@@ -92,11 +91,13 @@ def _deciding(values: Sequence[float]) -> int | None:
 
   None if the deviation is unknown, the mean is 0, or it would take too many.
   """
+  from scipy import stats  # takes long to import
+
   deviation = np.std(values, ddof=1) if len(values) > 1 else np.nan
   if not np.isfinite(deviation) or not np.mean(values):
     return None
   numbers = np.arange(2, _MOST_SEEDS + 1)
-  half = scipy.stats.t.ppf(0.975, numbers - 1) * deviation / np.sqrt(numbers)
+  half = stats.t.ppf(0.975, numbers - 1) * deviation / np.sqrt(numbers)
   enough = numbers[half < abs(np.mean(values))]
   return int(enough[0]) if enough.size else None
 
