@@ -127,7 +127,7 @@ def batches(
     TypeError: images not `Images`, key not a key of jax.random, a number not an
       integer.
     ValueError: `batch_size` not in [1, number of images]; a negative `workers`, a
-      prefetch below 1. While iterating: as `pipeline`.
+      prefetch below 1. While iterating: a negative `first`, and as `pipeline`.
 
   Cost: a plan of one epoch, 4 bytes per image.
 
@@ -152,6 +152,7 @@ def batches(
   per_epoch = len(images) // batch_size
 
   def begin(first: int) -> Iterator[dict[str, np.ndarray]]:
+    _checks.count("first", first, 0)
     for epoch in itertools.count(first // per_epoch):
       steps = jnp.arange(per_epoch) + epoch * per_epoch
       plan = _epoch(key, steps, count=len(images), batch_size=batch_size)

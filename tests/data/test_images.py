@@ -164,6 +164,8 @@ def test_shuffled_batches_go_on_from_any_step(first):
   expected = [np.asarray(draw(first + number)) for number in range(5)]
   begin = data.batches(IMAGES, key, batch_size=size)
   assert_same(itertools.islice(begin(first), 5), expected)
+  with pytest.raises(ValueError, match="first must be at least 0, got -1"):
+    next(begin(-1))
 
 
 @pytest.mark.parametrize("stop", [1, 5, STEPS - 1])

@@ -61,7 +61,7 @@ def test_help_has_few_options_and_names_the_other_settings(name, capsys):
     given = {x.rstrip(",") for x in lines if re.match("--[a-z]", x)}
     assert given >= {settings.option(x) for x in own}
     assert len(given) <= 20
-    assert len(lines) <= 120, "no two screens"
+    assert len(lines) <= 100, "more than two screens of 50 lines"
     options |= own
     text = " ".join(text.split())
     missing = {*settings.chosen(type(config))} - own if own else ()
