@@ -22,11 +22,7 @@ FILES = sorted((DOCS / "results").glob("*.json"))
 def redraw(file: pathlib.Path) -> list[str]:
   """Draws a result's charts and lists them in its JSON; returns their files."""
   content = json.loads(file.read_text(encoding="utf-8"))
-  declared = getattr(
-    importlib.import_module(f"experiments.{content['experiment']}"), "STUDY", None
-  )
-  if declared is None:
-    return []
+  declared = importlib.import_module(f"experiments.{content['experiment']}").STUDY
   config = declared.presets[content["preset"]]
   # Rows of gains compare two variants, so charts leave them out.
   rows = [row for row in content["rows"] if " - " not in row["name"]]

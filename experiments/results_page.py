@@ -53,19 +53,12 @@ def check_tried(results: list[report.Entry], tried: Tried) -> None:
   """Ends with a message unless exactly the missed claims have notes."""
   claims = [f"{title(x)}: {name}" for x in results for name in missed(x)]
   patterns = [f"{run}: {claim}" for run, notes in tried.items() for claim in notes]
-  _check_match(TRIED, claims, patterns, "was tried for", "claim is missed")
-
-
-def _check_match(
-  file: pathlib.Path, names: list[str], patterns: list[str], what: str, nothing: str
-) -> None:
-  """Ends with a message unless each name has a pattern and each pattern a name."""
-  for name in names:
+  for name in claims:
     if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
-      raise SystemExit(f"{file} must say what {what} {name}")
+      raise SystemExit(f"{TRIED} must say what was tried for {name}")
   for pattern in patterns:
-    if not fnmatch.filter(names, pattern):
-      raise SystemExit(f"{file} has {pattern}, but no such {nothing}")
+    if not fnmatch.filter(claims, pattern):
+      raise SystemExit(f"{TRIED} has {pattern}, but no such claim is missed")
 
 
 def about(content: report.Entry, data: Texts) -> str:

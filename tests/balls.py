@@ -17,6 +17,11 @@ def sizes(moves, norm):
   return np.linalg.norm(rows, ORDER[norm], axis=1)
 
 
+def lengths(rows, norm):
+  """Norms along the last axis, in float64."""
+  return np.linalg.norm(np.float64(rows), ORDER[norm], axis=-1)
+
+
 def margins(scores, labels):
   """Each row's largest score of another class minus the score of its label."""
   of_label = np.arange(scores.shape[-1]) == labels[:, None]

@@ -137,8 +137,7 @@ MARKS = {"": (0.05, 1.0), "M": (0.01, 0.05), "*": (0.001, 0.01), "**": (-1e-9, 0
 
 def columns(images: str) -> dict[str, np.ndarray]:
   """Values of tables 5.1, 5.2, 5.4 and 5.5 over the networks, by measure."""
-  networks = CHAPTER_5[images].keys() - {"images", "correlations"}
-  rows = [row for name, row in CHAPTER_5[images].items() if name in networks]
+  rows = list(CHAPTER_5[images]["networks"].values())
   return {measure: np.array([row[measure] for row in rows]) for measure in rows[0]}
 
 

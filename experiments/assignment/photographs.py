@@ -196,17 +196,18 @@ def train(
       step, points, steps_per_epoch=per_epoch, updates_per_epoch=job.updates
     )
   accuracy = make_accuracy(config, method, job.dim)
-  result = frame_training.single(
-    lambda _: state,
-    step,
-    data.batches(sets.train, data_key, batch_size=config.batch),
-    folder,
-    steps=config.epochs * per_epoch,
-    evaluate=lambda state: {"accuracy": accuracy(state, sets.test)},
-    evaluate_every=config.evaluate_every * per_epoch,
-    checkpoint_every=per_epoch,
-    report_every=per_epoch,
-  )
+  with training.Checkpoints(folder) as checkpoints:
+    result = training.fit(
+      state,
+      step,
+      data.batches(sets.train, data_key, batch_size=config.batch),
+      checkpoints=checkpoints,
+      steps=config.epochs * per_epoch,
+      evaluate=lambda state: {"accuracy": accuracy(state, sets.test)},
+      evaluate_every=config.evaluate_every * per_epoch,
+      checkpoint_every=per_epoch,
+      report_every=per_epoch,
+    )
   return Trained(
     result.evaluations[-1]["accuracy"],
     math.nan if sets.validation is None else accuracy(result.state, sets.validation),

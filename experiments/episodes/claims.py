@@ -7,7 +7,7 @@ import numpy as np
 from scipy import stats
 
 from experiments.episodes import settings, toy
-from experiments.episodes.settings import EPISODES, Config, Part, of_part
+from experiments.episodes.settings import EPISODES, PRESETS, Config, Part, of_part
 from experiments.episodes.training import FIRST_LOG_EXPONENT, RATIO, SQUARED, Trained
 from experiments.frame.study import Claim, Statement, Table
 from experiments.published import figures
@@ -33,17 +33,10 @@ FISHER = "Fisher's p over checkpoints, div-alpha > 1 oftener for DR"
 # Checkpoints in Tables 3 to 10, one per 100 episodes; later ones are not in the tables.
 CHECKPOINTS = {1: 600, 5: 400}
 SIDES = {"conv4": 84, "resnet18": 224}
-PROTOCOL = {
-  "augment": True,
-  "num_ways": 5,
-  "num_queries": 16,
-  "test_queries": 15,
-  "check_every": 100,
-  "validate_every": 100,
-  "validation_episodes": 100,
-  "test_episodes": 600,
-  "learning_rate": 1e-3,
-}
+PROTOCOL = (
+  "augment", "num_ways", "num_queries", "test_queries", "check_every", "validate_every",
+  "validation_episodes", "test_episodes", "learning_rate",
+)  # fmt: skip
 OF_UPDATES = [
   Claim("F4", "1-shot: norm ratio (geometric mean): DR > SD",
     lambda t: t.gain("norm_ratio", "1-shot, DR", over="1-shot, SD")),
@@ -131,7 +124,7 @@ def published(config: Config, part: Part) -> dict[str, dict[str, float]]:
     and (config.width == 64 or config.backbone != "conv4")
     and config.image_size == SIDES.get(config.backbone)
     and config.episodes == EPISODES[part.shots]
-    and all(getattr(config, name) == value for name, value in PROTOCOL.items())
+    and all(getattr(config, x) == getattr(PRESETS["full"], x) for x in PROTOCOL)
   )
   place = f"{config.images}, {part.shots}-shot, {config.backbone}"
   rows = figures("few_shot").get(place, {}) if alike else {}

@@ -26,9 +26,22 @@ HELD_OUT = 150  # number of Omniglot's last training characters that validate
 BORDER = 1.15
 
 
+class Part(NamedTuple):
+  """A kind of training."""
+
+  shots: int
+  representative: Literal["mean", "nearest"]
+
+  @property
+  def name(self) -> str:
+    """Name of the part in tables."""
+    kind = "" if self.representative == "mean" else "1-NN, "
+    return f"{kind}{self.shots}-shot"
+
+
 @dataclasses.dataclass(frozen=True)
-class Settings(Limited):
-  """Network, episodes and optimiser."""
+class Config(Limited):
+  """Settings of the study."""
 
   seed: int = 0
   """Seed of everything random."""
@@ -71,25 +84,6 @@ class Settings(Limited):
   all_diagnostics: bool = False
   """Measures and tests all numbers of the article's tables, and classifies training
   classes at each check."""
-
-
-class Part(NamedTuple):
-  """A kind of training."""
-
-  shots: int
-  representative: Literal["mean", "nearest"]
-
-  @property
-  def name(self) -> str:
-    """Name of the part in tables."""
-    kind = "" if self.representative == "mean" else "1-NN, "
-    return f"{kind}{self.shots}-shot"
-
-
-@dataclasses.dataclass(frozen=True)
-class Config(Settings):
-  """Settings of the study."""
-
   images: Literal[
     "omniglot", "cub_birds100", "tiny_imagenet", "cub", "mini_imagenet"
   ] = "omniglot"
@@ -144,7 +138,7 @@ def table(images: data.Images, rows: int) -> data.ClassTable:
 
 
 def fixed_episodes(
-  settings: Settings, part: Part, images: data.Images, *, queries: int, number: int
+  settings: Config, part: Part, images: data.Images, *, queries: int, number: int
 ) -> np.ndarray:
   """Draws the episodes that validate and test every network."""
   classes = table(images, part.shots + queries)
@@ -153,7 +147,7 @@ def fixed_episodes(
   return np.asarray(class_sets.episodes(key, classes, number=number, **sizes))
 
 
-def check_classes(settings: Settings, parts: Sequence[Part], sets: Parts) -> None:
+def check_classes(settings: Config, parts: Sequence[Part], sets: Parts) -> None:
   """Raises ValueError if classes are too small or too few for any of the trainings."""
   numbers = (settings.num_queries, settings.num_queries, settings.test_queries)
   for part in parts:

@@ -14,7 +14,7 @@ from flax.typing import Collection
 from jax import Array
 
 from experiments.episodes import settings as few_shot_sets
-from experiments.episodes.settings import Part, Settings
+from experiments.episodes.settings import Config, Part
 from experiments.frame import frozen
 from experiments.frame import kept as finished
 from experiments.frame import training as trainer
@@ -49,7 +49,7 @@ class Trained(NamedTuple):
   series: dict[str, np.ndarray]
 
 
-def measures(settings: Settings) -> tuple[str, ...]:
+def measures(settings: Config) -> tuple[str, ...]:
   """Names of the measures that each check records."""
   return (*MEASURES, *(FURTHER if settings.all_diagnostics else ()))
 
@@ -57,7 +57,7 @@ def measures(settings: Settings) -> tuple[str, ...]:
 class Embedding(nn.Module):
   """Network from images to vectors."""
 
-  settings: Settings
+  settings: Config
 
   @nn.compact
   def __call__(self, images: Array, *, train: bool = False) -> Array:
@@ -72,7 +72,7 @@ class Embedding(nn.Module):
     return jnp.mean(network(images, train=train), axis=(1, 2))
 
 
-def prepared(settings: Settings, images: Array, key: Array | None = None) -> Array:
+def prepared(settings: Config, images: Array, key: Array | None = None) -> Array:
   """Converts bytes to the network's inputs; augments them if given a key."""
   images = data.to_float(images)
   if settings.backbone == frozen.NETWORK:
@@ -91,7 +91,7 @@ def prepared(settings: Settings, images: Array, key: Array | None = None) -> Arr
   return images
 
 
-def embed(settings: Settings, state: State, images: Array) -> Array:
+def embed(settings: Config, state: State, images: Array) -> Array:
   """Embeds images, [count, dim], in blocks, with the running statistics."""
   variables = {"params": state.params["network"], "batch_stats": state.statistics}
 
@@ -101,7 +101,7 @@ def embed(settings: Settings, state: State, images: Array) -> Array:
   return jax.lax.map(embed_image, images, batch_size=250)
 
 
-def _init(settings: Settings, shape: Sequence[int], key: Array, hyper) -> State:
+def _init(settings: Config, shape: Sequence[int], key: Array, hyper) -> State:
   inputs = shape[1:]  # features, or images that the network gets in another size
   if settings.backbone != frozen.NETWORK:
     inputs = settings.image_size, settings.image_size, shape[-1]
@@ -116,7 +116,7 @@ def _init(settings: Settings, shape: Sequence[int], key: Array, hyper) -> State:
   return State(params, start["batch_stats"], opt_state, jnp.int32(0), series)
 
 
-def _embedded(settings: Settings, part: Part, params, statistics, inputs):
+def _embedded(settings: Config, part: Part, params, statistics, inputs):
   """Embeds an episode, [ways, shots + queries, dim]; returns new statistics, too."""
   network = Embedding(settings)
   points, updated = trainer.forward(network, params["network"], statistics, inputs)
@@ -125,7 +125,7 @@ def _embedded(settings: Settings, part: Part, params, statistics, inputs):
 
 
 def _objective(
-  settings: Settings, part: Part, labels: Array, hyper, statistics, inputs, params
+  settings: Config, part: Part, labels: Array, hyper, statistics, inputs, params
 ):
   """The loss of an episode, its points and the statistics after it."""
   points, updated = _embedded(settings, part, params, statistics, inputs)
@@ -145,7 +145,7 @@ def _objective(
 
 
 def _step(
-  settings: Settings,
+  settings: Config,
   part: Part,
   images: Array,
   classes: data.ClassTable,
@@ -214,7 +214,7 @@ def _evaluate(settings, part, images, episodes, state, key, hyper) -> Array:
   return jnp.mean(_accuracies(settings, part, images, episodes, state))
 
 
-def _accuracies(settings: Settings, part: Part, images, episodes, state) -> Array:
+def _accuracies(settings: Config, part: Part, images, episodes, state) -> Array:
   return prototypes.episode_accuracies(
     embed(settings, state, images),
     episodes,
@@ -224,7 +224,7 @@ def _accuracies(settings: Settings, part: Part, images, episodes, state) -> Arra
 
 
 def train(
-  settings: Settings,
+  settings: Config,
   part: Part,
   sets: Parts,
   cells: Mapping[str, Sequence[float]],

@@ -10,10 +10,7 @@ import signal
 import sys
 import threading
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, NoReturn
-
-if TYPE_CHECKING:
-  from numpy.typing import ArrayLike
+from typing import NoReturn
 
 _SOON = 0.05  # seconds
 _OURS = ("spherejax", "experiments")
@@ -83,23 +80,6 @@ def one_line(error: BaseException) -> str:
   """Message of an error without line breaks; its type if the message is empty."""
   lines = (line.strip() for line in f"{error}".splitlines())
   return " ".join(filter(None, lines)) or type(error).__name__
-
-
-def mean_loss(
-  losses: "ArrayLike", step: int, what: str, folder: pathlib.Path | None = None
-) -> float:
-  """Mean loss of the steps after `step`; raises if one of them is not finite."""
-  import numpy as np
-
-  values = np.asarray(losses)
-  bad = np.flatnonzero(~np.isfinite(values))
-  if len(bad):
-    checkpoint = f"step {step} in {folder}" if folder and step else "none"
-    raise FloatingPointError(
-      f"{what}: the loss is {values[bad[0]]} at step {step + bad[0] + 1}; its last "
-      f"checkpoint: {checkpoint}"
-    )
-  return float(values.mean())
 
 
 def _say(message: str) -> None:

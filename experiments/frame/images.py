@@ -30,7 +30,6 @@ class Source(NamedTuple):
   side: int  # side of the images in the protocol, in pixels
   epochs: int  # training epochs in the protocol
   network: str = "resnet50"  # network of the protocol
-  channels: int = 3  # channels of the images; 1 for grey ones
   inverted: bool = False  # inverts dark ink on white: the background is near 0
   sized: bool = False  # original width and height tell something about the class
   augmented: bool = False  # the protocol warps training images
@@ -43,10 +42,10 @@ class Source(NamedTuple):
 _PLANKTON = Source(128, 50, "inception_v3", sized=True)
 SOURCES = {
   "ndsb_plankton": _PLANKTON._replace(
-    channels=1, inverted=True, lifeless=("no_class", "detritus", "unknown")
+    inverted=True, lifeless=("no_class", "detritus", "unknown")
   ),
   "tiny_imagenet": Source(64, 100, augmented=True),
-  "omniglot": Source(28, 100, channels=1, inverted=True, pooled=True),
+  "omniglot": Source(28, 100, inverted=True, pooled=True),
   "cifar100": Source(32, 100, augmented=True, notation="CIFAR_100"),
   "nabirds": Source(128, 100, augmented=True, pooled=True),
   "cub_birds100": Source(160, 100, augmented=True, pooled=True),
@@ -103,12 +102,17 @@ def load(name: str, side: int, folder: str = "", percent: int = 100) -> Whole:
 
 
 def tree_of(name: str, classes: Sequence[str]) -> hierarchy.ClassTree:
-  """The tree with the classes in the order of the labels."""
-  if SOURCES[name].notation:
-    return with_classes(
-      hierarchy.from_paths(tree_paths(SOURCES[name].notation)), classes
-    )
-  return hierarchy.from_csv(newest_file(name, "hierarchy.csv"), classes=classes)
+  """The tree with its classes in the order of the labels, which must be the same."""
+  notation = SOURCES[name].notation
+  if not notation:
+    return hierarchy.from_csv(newest_file(name, "hierarchy.csv"), classes=classes)
+  tree = hierarchy.from_paths(tree_paths(notation))
+  for label in tree.class_names:
+    if label not in classes:
+      raise ValueError(
+        f"class {label!r} of the tree has no images: no label has this name"
+      )
+  return hierarchy.restrict(tree, classes)
 
 
 def readable_tree(tree: hierarchy.ClassTree, name: str) -> hierarchy.ClassTree:
@@ -118,18 +122,6 @@ def readable_tree(tree: hierarchy.ClassTree, name: str) -> hierarchy.ClassTree:
   lines = newest_file(name, "names.csv").read_text(encoding="utf-8").splitlines()
   words = dict(line.split(",", 1) for line in lines)
   return tree._replace(names=tuple(words.get(node, node) for node in tree.names))
-
-
-def with_classes(
-  tree: hierarchy.ClassTree, classes: Sequence[str]
-) -> hierarchy.ClassTree:
-  """The tree for labels in another order; every class must be on both sides."""
-  for name in tree.class_names:
-    if name not in classes:
-      raise ValueError(
-        f"class {name!r} of the tree has no images: no label has this name"
-      )
-  return hierarchy.restrict(tree, classes)
 
 
 def prepared(name: str, split: str, side: int) -> data.Images:

@@ -190,22 +190,15 @@ def write(content: Entry, output: pathlib.Path, summary: Summary | None = None) 
   """Writes `results.json`; writes and prints `table.txt`, a summary or all tables."""
   content = standard(content)
   write_json(content, output / "results.json")
-  printed = summary if summary and content["claims"] else _everything
-  lines = printed(content, output)
+  if summary and content["claims"]:
+    lines = summary(content, output)
+  else:
+    run = f"{content['experiment']} ({content['preset']}): {content['seconds']} s"
+    lines = [*tables(content), f"{run} on {content['device']}, written to {output}"]
   with (output / "table.txt").open("w") as file:
     for console in (rich.console.Console(file=file, width=88), rich.console.Console()):
       for line in lines:
         console.print(line)
-
-
-def _everything(
-  content: Entry, output: pathlib.Path
-) -> list[rich.console.RenderableType]:
-  return [
-    *tables(content),
-    f"{content['experiment']} ({content['preset']}): {content['seconds']} s on "
-    f"{content['device']}, written to {output}",
-  ]
 
 
 def standard(content: Any) -> Any:
@@ -215,11 +208,6 @@ def standard(content: Any) -> Any:
   if isinstance(content, (list, tuple)):
     return [standard(value) for value in content]
   return None if isinstance(content, float) and not np.isfinite(content) else content
-
-
-_OF_THE_PAPER = (
-  "paper: of its own images and networks; comparable only where ours are the same"
-)
 
 
 def tables(content: Entry) -> list[rich.table.Table]:
@@ -234,7 +222,9 @@ def tables(content: Entry) -> list[rich.table.Table]:
       "-" if entry["paper"] is None else f"{entry['paper']:g}",
     )
   if any(entry["paper"] is not None for entry in content["rows"]):
-    figures.caption = _OF_THE_PAPER
+    figures.caption = (
+      "paper: of its own images and networks; comparable only where ours are the same"
+    )
   headings = "claim", "difference", "95 % interval", "verdict"
   verdicts = rich.table.Table(*headings, title="claims")
   for entry in content["claims"]:

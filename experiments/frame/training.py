@@ -1,12 +1,8 @@
-"""Trains in two ways: many small runs at once, or one large run.
-
-`many` trains every cell and seed as one program. `single` trains one run on all
-devices, with batches from the host. Both resume from their folder.
-"""
+"""Trains many small runs as one program, and what one large run shares with them."""
 
 import functools
 import pathlib
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sized
+from collections.abc import Callable, Hashable, Mapping, Sized
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -119,33 +115,6 @@ def descend(
   value, grads = jax.value_and_grad(objective, has_aux=has_aux)(params)
   updates, opt_state = optimizer.update(grads, opt_state, params)
   return value, optax.apply_updates(params, updates), opt_state
-
-
-def single(
-  start: Callable[[bool], training.TrainState],
-  step: Callable[..., tuple[training.TrainState, dict[str, Array]]],
-  batches: Callable[[int], Iterator[Tree]],
-  folder: pathlib.Path,
-  **options: Any,
-) -> training.FitResult:
-  """Runs one training on all devices; resumes from a folder.
-
-  Args:
-    start: function that returns the first state; called with False, only the state's
-      shapes count, since a checkpoint replaces it.
-    step: what `training.make_step` built.
-    batches: function from a step to an iterator over the batches from there on.
-    folder: folder of the checkpoints.
-    **options: options of `training.fit`.
-  """
-  with training.Checkpoints(folder) as checkpoints:
-    return training.fit(
-      start(checkpoints.latest_step() is None),
-      step,
-      batches,
-      checkpoints=checkpoints,
-      **options,
-    )
 
 
 def steps_per_epoch(images: Sized, batch: int, option: str = "batch") -> int:

@@ -12,11 +12,10 @@ from typing import NamedTuple, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import traverse_util
 from flax.typing import Collection
 from jax import Array
 
-from experiments.frame import command, kept
+from experiments.frame import kept
 from experiments.frame import training as frame_training
 from experiments.gsp import collages, network, screening_cells
 from experiments.gsp import training as pooled_training
@@ -170,7 +169,11 @@ def frozen_maps(
   # The same labels for all seeds, which share compiled programs; backgrounds differ.
   order = np.random.default_rng(config.seed).permutation(len(validation))
   validation = validation[np.sort(order[: config.validation])]
-  params = frozen_network(config, seed, source, train, output)
+  singles, folder = collages.single_images(source, config.per_class), output / "kept"
+  start = pooled_training.pretrain(config, config.pretraining, seed, singles, folder)
+  average = {"GAP": network.AVERAGE}
+  runs = pooled_training.train(config, seed, average, train, folder, pretrained=start)
+  params = runs["GAP"].state.params["network"]["backbone"]
   backbone = network.backbone(config)
 
   @jax.jit
@@ -185,33 +188,3 @@ def frozen_maps(
     return Maps(jnp.asarray(flat), jnp.asarray(images.labels), table)
 
   return maps(train, config.per_class), maps(validation, 1)
-
-
-def frozen_network(
-  config: screening_cells.Config,
-  seed: int,
-  source: collages.Source,
-  train: data.Images,
-  output: pathlib.Path,
-) -> Collection:
-  """Parameters of a backbone trained with GAP; restored if they were stored."""
-  path = output / "kept" / f"network-{seed}"
-  # Settings that change the network; the others concern the heads.
-  settings = dataclasses.asdict(command.only(network.Settings, config)) | {
-    name: getattr(config, name) for name in ("percent", "most", "pretraining")
-  }
-  settings["seed"] = seed
-
-  def make() -> kept.Finished:
-    singles = collages.single_images(source, config.per_class)
-    steps, folder = config.pretraining, path.parent
-    start = pooled_training.pretrain(config, steps, seed, singles, folder)
-    average = {"GAP": network.AVERAGE}
-    runs = pooled_training.train(config, seed, average, train, folder, pretrained=start)
-    backbone = runs["GAP"].state.params["network"]["backbone"]
-    params = jax.tree.map(np.asarray, backbone)
-    flat = traverse_util.flatten_dict(params, sep="/")
-    return kept.Finished({}, cast(dict[str, np.ndarray], flat))
-
-  outcome = kept.once(path, made_with=settings, make=make)
-  return traverse_util.unflatten_dict(outcome.arrays, sep="/")

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import tqdm
 from flax.typing import MutableVariableDict, VariableDict
 from jax import Array
 
-from experiments.frame import command, ending
+from experiments.frame import command
 from experiments.frame import kept as finished
 from experiments.frame import training as frame_training
 from experiments.gsp import network as pooled_network
@@ -168,7 +169,7 @@ def train(
         bar.update(len(run.curve) - parts_before)
       while len(run.curve) < parts:
         state, values = _some_steps(run.state, *batches, numbers, **static)
-        loss = ending.mean_loss(values, int(run.state.step), title, path)
+        loss = mean_loss(np.asarray(values), int(run.state.step), title, path)
         trained = Run(state, (*run.curve, loss), run.scores)
         run = after(trained, variant) if after and run.curve else trained
         bar.set_postfix(loss=f"{loss:.3f}")
@@ -180,3 +181,14 @@ def train(
     start = until(Run(state, ()), 1, pooled_network.AVERAGE, "start")
     start = start._replace(state=_with_prototypes(settings, start.state, images))
     return {x: until(start, settings.parts, y, "on") for x, y in variants.items()}
+
+
+def mean_loss(losses: np.ndarray, step: int, what: str, folder: pathlib.Path) -> float:
+  """Mean loss of the steps after `step`; raises if one of them is not finite."""
+  bad = np.flatnonzero(~np.isfinite(losses))
+  if len(bad):
+    raise FloatingPointError(
+      f"{what}: the loss is {losses[bad[0]]} at step {step + bad[0] + 1}; its last "
+      f"checkpoint: {f'step {step} in {folder}' if step else 'none'}"
+    )
+  return float(losses.mean())

@@ -152,18 +152,19 @@ def baseline(
     right = predicted(state, validation) == validation.labels
     return {"accuracy": float(right.mean())}
 
-  result = trainer.single(
-    lambda _: state,
-    training.make_step(objective, optimizer),
-    data.batches(train, data_key, batch_size=batch),
-    folder,
-    steps=per_part * iterations,
-    evaluate=evaluate,
-    evaluate_every=per_part,
-    checkpoint_every=per_part,
-    report_every=per_part,
-    progress=False,
-  )
+  with training.Checkpoints(folder) as checkpoints:
+    result = training.fit(
+      state,
+      training.make_step(objective, optimizer),
+      data.batches(train, data_key, batch_size=batch),
+      checkpoints=checkpoints,
+      steps=per_part * iterations,
+      evaluate=evaluate,
+      evaluate_every=per_part,
+      checkpoint_every=per_part,
+      report_every=per_part,
+      progress=False,
+    )
   guesses, labels = predicted(result.state, test), np.asarray(test.labels)
   judged = data.split_within_classes(labels, key=seen_key)[1]
   counts = {

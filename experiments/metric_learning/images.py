@@ -46,19 +46,15 @@ class Study(NamedTuple):
   """Embeddings [folds, test images, dim] of a pretrained network without training."""
 
 
-def divided(classes: np.ndarray, seed: int | None = None) -> list[np.ndarray]:
-  """Splits classes: the first half trains, its last quarter validates; the rest tests.
-
-  A seed permutes the classes first.
-  """
-  if seed is not None:
-    classes = np.random.default_rng(seed).permutation(classes)
+def divided(classes: np.ndarray, seed: int) -> list[np.ndarray]:
+  """Splits classes at random: half trains, of which a quarter validates; half tests."""
+  classes = np.random.default_rng(seed).permutation(classes)
   half = len(classes) // 2
   return np.split(classes, [half - half // 4, half])
 
 
 def _of_classes(
-  labels: np.ndarray, classes: np.ndarray, most: int | None
+  labels: np.ndarray, classes: np.ndarray, most: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
   """Rows class by class, at most `most` of each, and labels that count from 0."""
   rows = [np.flatnonzero(labels == c)[:most] for c in classes]
@@ -66,15 +62,10 @@ def _of_classes(
   return np.concatenate(rows), np.repeat(np.arange(len(rows), dtype=np.int32), counts)
 
 
-def halves(
-  labels: np.ndarray, parts: list[np.ndarray], most: int | None = None
-) -> Study:
-  """Rows of the classes of three parts, at most `most` of each class.
-
-  Rows are ordered by class; the labels of each part count from 0.
-  """
+def halves(labels: np.ndarray, parts: list[np.ndarray]) -> Study:
+  """Rows of the classes of three parts, class by class; each part's labels from 0."""
   (train, train_labels), (held, held_labels), (test, test_labels) = (
-    _of_classes(labels, part, most) for part in parts
+    _of_classes(labels, part) for part in parts
   )
   return Study(train, held, test, train_labels, held_labels, test_labels)
 

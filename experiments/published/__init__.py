@@ -9,8 +9,26 @@ from typing import Any
 
 @functools.cache
 def figures(name: str) -> dict[str, Any]:
-  """The tables of ``<name>.toml`` beside this file, by their headings."""
-  return tomllib.loads((pathlib.Path(__file__).parent / f"{name}.toml").read_text())
+  """The tables of ``<name>.toml`` beside this file, by their headings.
+
+  `columns` in a table names the columns of its rows and of those of the tables in it.
+  It becomes one table per column; NaN is what the paper does not print.
+  """
+  file = pathlib.Path(__file__).parent / f"{name}.toml"
+  return _by_columns(tomllib.loads(file.read_text()))
+
+
+def _by_columns(table: dict[str, Any]) -> dict[str, Any]:
+  if "columns" in table:
+    return {x: _column(table, place) for place, x in enumerate(table.pop("columns"))}
+  return {x: _by_columns(y) if isinstance(y, dict) else y for x, y in table.items()}
+
+
+def _column(rows: dict[str, Any], place: int) -> dict[str, Any]:
+  numbers = {
+    x: _column(y, place) if isinstance(y, dict) else y[place] for x, y in rows.items()
+  }
+  return {x: number for x, number in numbers.items() if number == number}
 
 
 def tree_paths(name: str) -> list[tuple[str, ...]]:

@@ -103,14 +103,15 @@ def train(
   first, second, third = jax.random.split(jax.random.key(seed), 3)
   shape = jax.ShapeDtypeStruct((1, *images.images[0].shape), jnp.float32)
   variables = jax.jit(lambda key: network(s).lazy_init(key, shape))(first)
-  return trainer.single(
-    lambda _: training.create_state(second, optimizer, variables),
-    training.make_step(objective(config, *attack), optimizer),
-    data.batches(images, third, batch_size=s.batch),
-    folder,
-    steps=total,
-    checkpoint_every=per_epoch,
-  ).state
+  with training.Checkpoints(folder) as checkpoints:
+    return training.fit(
+      training.create_state(second, optimizer, variables),
+      training.make_step(objective(config, *attack), optimizer),
+      data.batches(images, third, batch_size=s.batch),
+      checkpoints=checkpoints,
+      steps=total,
+      checkpoint_every=per_epoch,
+    ).state
 
 
 @functools.cache
@@ -167,7 +168,7 @@ def trained(table: Table, config: Config, output: Path) -> list[Points]:
   )
   train_points, tested = points_of(images), points_of(tests)
   made_with = kept.digest(config)
-  printed = figures("robust_features").get(config.images, {})
+  printed = figures("robust_features").get(config.images, {"networks": {}})
   seeds = range(config.seed, config.seed + config.seeds)
   progress = tqdm.tqdm([*itertools.product(seeds, config.networks)], unit="network")
   standard: training.TrainState | None = None
@@ -181,7 +182,7 @@ def trained(table: Table, config: Config, output: Path) -> list[Points]:
     measures = measure_features(config, train_points, state)
     measures |= judge(config, tested, state, attack)
     # Features that span too little have an infinite rho.
-    table.add_all(name, measures, printed.get(name, {}), finite=True)
+    table.add_all(name, measures, printed["networks"].get(name, {}), finite=True)
     accuracy = judge(config, tested, standard, attack)["accuracy under attack"]
     table.add("standard", f"accuracy under {name}", accuracy)
   return [train_points, tested]

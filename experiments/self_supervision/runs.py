@@ -3,7 +3,7 @@
 import functools
 import operator
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
+from numpy.typing import ArrayLike
 
 from experiments.frame import kept
 from experiments.frame import training as trainer
@@ -84,7 +85,7 @@ def train(
       steps=settings.steps // settings.measure_every,
       evaluate_every=1,
     )
-    trained = _of_sweep(run, images, result, _hypers(strengths.values()))
+    trained = _of_sweep(run, images, result)
     arrays = {"regions": trained.regions}
     for kind, part in zip(Trained._fields, trained[:-1], strict=False):
       arrays |= {f"{kind} {name}": x for name, x in part.items()}
@@ -95,20 +96,17 @@ def train(
   return Trained(**parts, regions=outcome.arrays["regions"])
 
 
-def _hypers(strengths: Iterable[data.ViewStrengths]) -> list[Hyper]:
-  """Hyperparameters of each strength; all have the same names."""
-  columns = cells(strengths)
-  rows = zip(*columns.values(), strict=True)
-  return [dict(zip(columns, map(jnp.float32, row), strict=True)) for row in rows]
+def _hyper(columns: Mapping[str, Sequence[ArrayLike] | np.ndarray], cell: int) -> Hyper:
+  """Hyperparameters of a cell, from the columns of a sweep."""
+  return {name: jnp.float32(column[cell]) for name, column in columns.items()}
 
 
-def _of_sweep(
-  run: Run, arrays: Arrays, result: training.SweepResult, hypers: list[Hyper]
-) -> Trained:
+def _of_sweep(run: Run, arrays: Arrays, result: training.SweepResult) -> Trained:
   state: State = result.state
 
-  def of_run(hyper: Hyper, cell: int, seed: int) -> Trained:
+  def of_run(cell: int, seed: int) -> Trained:
     """Outcome without curves, which are measured during training."""
+    hyper = _hyper(result.cells, cell)
     single: State = jax.tree.map(operator.itemgetter((cell, seed)), state)
     end = single.params, single.stats
     start, first = measure_geometry(run, arrays, *single.first, hyper)
@@ -118,10 +116,9 @@ def _of_sweep(
     plot_values |= {f"{name}{HALFWAY}": x for name, x in halves.items()}
     return Trained({}, start, figures, plot_values, regions(run, arrays, *end))
 
-  seeds = range(state.taken.shape[1])
+  cell_range, seeds = map(range, state.taken.shape)
   trained = _stacked(
-    _stacked(of_run(hyper, cell, seed) for seed in seeds)
-    for cell, hyper in enumerate(hypers)
+    _stacked(of_run(cell, seed) for seed in seeds) for cell in cell_range
   )
   weights = geometry.of_weights(run.settings, state.kernels)
   return trained._replace(curves=geometry.to_numpy(result.curves) | weights)
@@ -249,7 +246,7 @@ def _train_on_all_devices(
   """Trains one network; stores the spectra of each measurement in a file."""
   norm_axis = training.AXIS_NAME if settings.synchronized else None
   run, images = Run(settings, study.classes, norm_axis), device_data(study)
-  (hyper,) = _hypers([augmentation])
+  hyper = _hyper(cells([augmentation]), 0)
   init_key, step_key, batch_key = jax.random.split(jax.random.key(seed), 3)
   chain = optimizer(settings)
   # On one device, even if training shares statistics over all devices.
@@ -274,17 +271,18 @@ def _train_on_all_devices(
   start, first_plot_values = closely(state)
   of_batch = functools.partial(objective, run=run, images=images, hyper=hyper)
   pictures = data.from_arrays(study.train, study.train_labels)
-  result = trainer.single(
-    lambda _: state,
-    training.make_step(of_batch, chain),
-    data.batches(pictures, batch_key, batch_size=settings.batch),
-    folder,
-    steps=settings.steps,
-    evaluate=figures,
-    evaluate_every=settings.measure_every,
-    checkpoint_every=settings.measure_every,
-    report_every=settings.measure_every,
-  )
+  with training.Checkpoints(folder) as checkpoints:
+    result = training.fit(
+      state,
+      training.make_step(of_batch, chain),
+      data.batches(pictures, batch_key, batch_size=settings.batch),
+      checkpoints=checkpoints,
+      steps=settings.steps,
+      evaluate=figures,
+      evaluate_every=settings.measure_every,
+      checkpoint_every=settings.measure_every,
+      report_every=settings.measure_every,
+    )
   end, plot_values = closely(result.state)
   half = kept.restore(spectra / f"{settings.halfway}", {})
   plot_values |= {f"{n}{HALFWAY}": x for n, x in (half.arrays if half else {}).items()}

@@ -4,7 +4,6 @@ Names, shapes and types are in the manifest beside the file. Unlike tensorstore,
 file allows any folder name, any type, and arrays without entries.
 """
 
-import dataclasses
 import io
 import os
 import pathlib
@@ -13,43 +12,15 @@ from typing import Any
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
-from orbax.checkpoint import future
 
 _NAME = "arrays"
 
 
-@dataclasses.dataclass
-class Save(ocp.args.CheckpointArgs):
-  """Argument that orbax hands to the handler."""
-
-  arrays: Mapping[str, np.ndarray]
-
-
-class Handler(ocp.AsyncCheckpointHandler):
-  """Writes the file as a part of one of orbax's checkpoints."""
-
-  async def async_save(
-    self, directory: os.PathLike[str], args: Save
-  ) -> list[future.Future]:
-    """Starts writing, as orbax's own handlers do: an error reaches all of them."""
-    writing = _write(pathlib.Path(directory) / _NAME, args.arrays)
-    return [future.CommitFutureAwaitingContractedSignals(writing, name=_NAME)]
-
-  def save(self, directory: os.PathLike[str], args: Save):
-    """Raises RuntimeError: the manager calls `async_save`, and waits."""
-    raise RuntimeError("the arrays of a checkpoint are written by async_save")
-
-  def restore(self, directory: os.PathLike[str], args: Any = None):
-    """Raises RuntimeError: use `read`, which needs the manifest instead of orbax."""
-    raise RuntimeError("the arrays of a checkpoint are read by read")
-
-
-async def _write(path: pathlib.Path, arrays: Mapping[str, np.ndarray]):
+async def write(directory: os.PathLike[str], arrays: Mapping[str, np.ndarray]):
   """Writes the arrays, in the first process, which holds all of them."""
   if jax.process_index() != 0:
     return
-  with path.open("xb") as file:
+  with (pathlib.Path(directory) / _NAME).open("xb") as file:
     for name in sorted(arrays):
       file.write(raw(arrays[name]).data)
     file.flush()

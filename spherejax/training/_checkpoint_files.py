@@ -1,16 +1,16 @@
-"""Opens, reads and verifies a checkpoint on the disk."""
+"""Reads and verifies a checkpoint on the disk."""
 
 import contextlib
-import pathlib
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
-import numpy as np
-import orbax.checkpoint as ocp
 
 from spherejax.training import _array_file, _manifest
 from spherejax.training._manifest import State
+
+if TYPE_CHECKING:
+  from spherejax.training._orbax import Series
 
 # Also written into each checkpoint, so that a later version knows the layout. The first
 # layout had no seal over the metadata; the second kept arrays in tensorstore's files.
@@ -37,21 +37,7 @@ class UnreadableError(Exception):
   """Raised for a checkpoint whose files are damaged or missing."""
 
 
-def manager(directory: pathlib.Path) -> ocp.CheckpointManager:
-  """Orbax manager that writes and lists a series of checkpoints."""
-  registry = ocp.handlers.DefaultCheckpointHandlerRegistry()
-  registry.add("state", _array_file.Save, _array_file.Handler())
-  registry.add("state", ocp.args.StandardRestore, ocp.StandardCheckpointHandler())
-  for kind in (ocp.args.JsonSave, ocp.args.JsonRestore):
-    registry.add("manifest", kind, ocp.JsonCheckpointHandler())
-  # The checkpoints to keep are chosen here, once the new one has been read back.
-  options = ocp.CheckpointManagerOptions(
-    max_to_keep=None, enable_async_checkpointing=False
-  )
-  return ocp.CheckpointManager(directory, handler_registry=registry, options=options)
-
-
-def read(series: ocp.CheckpointManager, step: int, state: State) -> Restored:
+def read(series: "Series", step: int, state: State) -> Restored:
   """Reads and verifies a checkpoint."""
   manifest = _read_manifest(series, step)
   directory = series.directory / str(step)
@@ -66,7 +52,7 @@ def read(series: ocp.CheckpointManager, step: int, state: State) -> Restored:
     if _array_file.exists(directory / "state"):
       arrays = dict(_array_file.read(directory / "state", stored))
     else:
-      arrays = _read_tensorstore(series, step, stored)
+      arrays = series.tensorstore_arrays(step, stored)
   if _manifest.checksum(sorted(arrays.items())) != manifest["checksum"]:
     raise UnreadableError("its checksum differs")
   leaves = [
@@ -77,10 +63,9 @@ def read(series: ocp.CheckpointManager, step: int, state: State) -> Restored:
   return Restored(restored, manifest["record"])
 
 
-def _read_manifest(series: ocp.CheckpointManager, step: int) -> dict[str, Any]:
+def _read_manifest(series: "Series", step: int) -> dict[str, Any]:
   with _damage_named():
-    args = ocp.args.Composite(manifest=ocp.args.JsonRestore())
-    manifest = dict(series.restore(step, args=args)["manifest"])
+    manifest = series.manifest(step)
     seal = manifest.get("seal")
     if seal is None and manifest["format"] != _UNSEALED:
       raise UnreadableError("its seal is missing")
@@ -89,19 +74,7 @@ def _read_manifest(series: ocp.CheckpointManager, step: int) -> dict[str, Any]:
   return manifest
 
 
-def _read_tensorstore(
-  series: ocp.CheckpointManager, step: int, stored: Mapping[str, Any]
-) -> dict[str, np.ndarray]:
-  """Reads the arrays of the first two layouts."""
-  target = {
-    name: np.empty(entry["shape"], np.dtype(entry["dtype"]))
-    for name, entry in stored.items()
-  }
-  args = ocp.args.Composite(state=ocp.args.StandardRestore(target))
-  return series.restore(step, args=args)["state"]
-
-
-def read_back(series: ocp.CheckpointManager, step: int, seal: str):
+def read_back(series: "Series", step: int, seal: str):
   """Raises if a checkpoint cannot be opened, or holds something else."""
   manifest = _read_manifest(series, step)
   if manifest["seal"] != seal:

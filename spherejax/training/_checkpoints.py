@@ -12,17 +12,17 @@ from typing import Any
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
 from spherejax import _checks
-from spherejax.training import _array_file, _checkpoint_files, _manifest
+from spherejax.training import _checkpoint_files, _manifest
 from spherejax.training._checkpoint_files import Restored, UnreadableError
 from spherejax.training._manifest import State
 
 _logger = logging.getLogger(__name__)
 
 
+_SERIES = "last", "best"
 _REPLACED = ".replaced"
 # Bytes written besides the arrays themselves: for each array, and in a dozen files.
 _ARRAY, _FILES = 512, 2**16
@@ -69,19 +69,18 @@ class Checkpoints:
   """
 
   def __init__(self, directory: str | os.PathLike[str], *, keep: int = 2):
+    from spherejax.training import _orbax
+
     _checks.path("directory", directory)
     _checks.count("keep", keep)
     self.directory = pathlib.Path(directory).absolute()
     self._keep = keep
     _make(self.directory)
     _put_back(self.directory)
-    for series in ("last", "best"):
+    for series in _SERIES:
       _make(self.directory / series)
       _remove_partial(self.directory / series)
-    self._series = {
-      series: _checkpoint_files.manager(self.directory / series)
-      for series in ("last", "best")
-    }
+    self._series = {name: _orbax.Series(self.directory / name) for name in _SERIES}
 
   def __enter__(self) -> "Checkpoints":
     return self
@@ -215,11 +214,8 @@ class Checkpoints:
     others, written = set(threading.enumerate()), False
     try:
       self._check_space(arrays)
-      state_and_manifest = ocp.args.Composite(
-        state=_array_file.Save(arrays), manifest=ocp.args.JsonSave(manifest)
-      )
       with _said_once():
-        manager.save(step, args=state_and_manifest, force=True)
+        manager.write(step, arrays, manifest)
       written = True
       _checkpoint_files.read_back(manager, step, manifest["seal"])
     except Exception as error:

@@ -51,15 +51,6 @@ def caught(call):
   raise AssertionError("nothing was raised")
 
 
-def test_a_loss_that_is_not_finite_is_named_with_its_step(tmp_path):
-  assert ending.mean_loss(np.array([1.0, 2.0]), 0, "a") == 1.5
-  message = r"a: the loss is inf at step 12; .*none"
-  with pytest.raises(FloatingPointError, match=message):
-    ending.mean_loss([1.0, np.inf, np.nan], 10, "a")
-  with pytest.raises(FloatingPointError, match=rf"step 11; .* step 10 in {tmp_path}"):
-    ending.mean_loss([np.nan], 10, "a", tmp_path)
-
-
 def test_what_the_user_can_mend_is_one_line_and_a_defect_is_not(hook, tmp_path):
   said = hook(caught(lambda: training.grid({"mass\nof": []})))
   assert said.count("\n") == 2  # the first ends a progress bar

@@ -93,6 +93,14 @@ def test_a_loss_that_is_not_finite_ends_the_training_before_it_is_kept(tmp_path)
   assert not list(tmp_path.glob("*/last/*"))
 
 
+def test_a_loss_that_is_not_finite_is_named_with_its_step(tmp_path):
+  assert training.mean_loss(np.array([1.0, 2.0]), 0, "a", tmp_path) == 1.5
+  with pytest.raises(FloatingPointError, match=r"a: .* is inf at step 2; .*none"):
+    training.mean_loss(np.array([1.0, np.inf, np.nan]), 0, "a", tmp_path)
+  with pytest.raises(FloatingPointError, match=rf"step 11; .* step 10 in {tmp_path}"):
+    training.mean_loss(np.array([np.nan]), 10, "a", tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("calls", range(1, 6))
 def test_a_training_stopped_in_any_part_ends_alike(monkeypatch, tmp_path, calls):

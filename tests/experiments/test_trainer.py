@@ -52,12 +52,13 @@ def one(folder, scale):
       SEEN.append(number)
       yield POINTS[4 * number : 4 * number + 4]
 
-  return trainer.single(
-    lambda fresh: start(jax.random.key(1), scale),
-    training.make_step(objective, OPTIMIZER), batches, folder, steps=6,
-    evaluate=lambda state: {"w": float(state.params["network"]["w"][0])},
-    evaluate_every=2, checkpoint_every=2, report_every=2,
-  )  # fmt: skip
+  with training.Checkpoints(folder) as checkpoints:
+    return training.fit(
+      start(jax.random.key(1), scale), training.make_step(objective, OPTIMIZER),
+      batches, checkpoints=checkpoints, steps=6,
+      evaluate=lambda state: {"w": float(state.params["network"]["w"][0])},
+      evaluate_every=2, checkpoint_every=2, report_every=2,
+    )  # fmt: skip
 
 
 def test_an_objective_ends_alike_as_a_sweep_and_as_a_fit(tmp_path):

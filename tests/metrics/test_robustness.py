@@ -8,8 +8,10 @@ import pytest
 
 from spherejax import metrics
 from tests import refusals
+from tests.balls import NORMS, lengths
 
 RANDOM = np.random.default_rng(0)
+# Reconstructed from figures 1 and 2 of article III.
 TOY = np.float32([[-1, -1], [-2, 1], [2, -2], [1, 1], [2, -1], [0, 0], [2, 1], [1, -1]])
 CLASS = np.array([0, 0, 0, 0, 0, 1, 1, 1])
 curve_of = metrics.accuracy_curve_from_distances
@@ -41,14 +43,11 @@ def test_curve_from_distances():
   assert np.isnan(curve_of(minimal, budgets)).all()  # a distance is NaN
 
 
-ORDER = {"l1": 1, "l2": 2, "linf": np.inf}
-
-
 def apart(x, norm):
-  return np.linalg.norm(x[:, None] - x[None], ORDER[norm], axis=2)
+  return lengths(x[:, None] - x[None], norm)
 
 
-@pytest.mark.parametrize("norm", ORDER)
+@pytest.mark.parametrize("norm", NORMS)
 def test_separation(norm):
   x = RANDOM.normal(size=(24, 3)).astype(np.float32)
   y = RANDOM.integers(0, 3, 24)
@@ -66,7 +65,7 @@ def best_by_brute_force(x, y, budget, norm):
   return max(len(s) for s in sets if not clash[np.ix_(s, s)].any()) / len(x)
 
 
-@pytest.mark.parametrize("norm", ORDER)
+@pytest.mark.parametrize("norm", NORMS)
 def test_best_accuracy(norm):
   budgets = np.array([0, 0.2, 0.5, 0.9, 3])
   for _ in range(3):

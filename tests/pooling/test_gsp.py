@@ -1,4 +1,4 @@
-"""Generalized sum pooling: values, derivatives, masks, the toy map, devices."""
+"""Generalized sum pooling: values, derivatives, masks, devices."""
 
 import functools
 
@@ -338,62 +338,6 @@ def test_half_precision_is_the_rounded_float32_result():
     value = getattr(result, name)
     assert value.dtype == jnp.bfloat16
     np.testing.assert_array_equal(value, getattr(wide, name).astype(jnp.bfloat16))
-
-
-def toy_map(seed):
-  """10x10 map: two foreground blocks of 25 pixels, green background; noise 0.1."""
-  image = np.zeros((10, 10, 3))
-  image[..., 1] = 1
-  image[:5, :5] = [1, 0, 0]
-  image[5:, 5:] = [0, 0, 1]
-  foreground = image[..., 1] == 0
-  noise = 0.1 * np.random.default_rng(seed).normal(size=image.shape)
-  return np.clip(image + noise, 0, 1).astype(np.float32)[None], foreground
-
-
-TOY_PROTOTYPES = np.array([[1, 0, 0], [0, 0, 1]], np.float32)
-
-
-def effective_number(weights):
-  return 1 / (np.asarray(weights) ** 2).sum()
-
-
-def test_toy_map_of_figure_5_2():
-  """Smoothing keeps the whole foreground although the mass is too small."""
-  image, foreground = toy_map(0)
-  smooth = pool(image, TOY_PROTOTYPES, mass=0.2, inverse_temperature=5.0).weights[0]
-  assert smooth[foreground].min() > smooth[~foreground].max()
-  assert effective_number(smooth) > 45
-  assert smooth[foreground].sum() > 0.98
-  assert (smooth[foreground] > 0.01).sum() == 50
-  results = [
-    pool(image, TOY_PROTOTYPES, mass=0.2, inverse_temperature=beta)
-    for beta in (0.5, 5.0, 20.0, 100.0)
-  ]
-  numbers = [effective_number(result.weights) for result in results]
-  assert numbers == sorted(numbers, reverse=True)
-  costs = np.float32(in_ball(image.reshape(100, 3), TOY_PROTOTYPES))
-  linear = pooling.gsp_linear_program(costs, mass=0.2).reshape(10, 10)
-  assert (linear > 0.01).sum() == 20
-  np.testing.assert_allclose(linear[foreground].sum(), 1, rtol=1e-6)
-  np.testing.assert_allclose(effective_number(linear), 20, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-  ("mass", "beta", "share", "number"),
-  [(0.2, 0.5, 0.572, 97.9), (0.5, 5.0, 0.940, 56.4), (0.8, 20.0, 0.625, 91.6)],
-)
-def test_toy_map_figures(mass, beta, share, number):
-  """Foreground weight and effective number, mean over draws of the noise."""
-  figures = []
-  for seed in range(5):
-    image, foreground = toy_map(seed)
-    result = pool(image, TOY_PROTOTYPES, mass=mass, inverse_temperature=beta)
-    weights = np.asarray(result.weights[0])
-    figures.append((weights[foreground].sum(), effective_number(weights)))
-  mean_share, mean_number = np.mean(figures, axis=0)
-  np.testing.assert_allclose(mean_share, share, atol=0.005)
-  np.testing.assert_allclose(mean_number, number, rtol=0.02)
 
 
 def mean_loss(prototypes, features, labels, axis_name=None):

@@ -14,7 +14,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from spherejax import prototypes
 from tests import programs
-from tests.metrics.test_robustness import CLASS, ORDER, TOY
+from tests.balls import NORMS, lengths
+from tests.metrics.test_robustness import CLASS, TOY
 from tests.prototypes.test_optimized import unit
 
 classify = prototypes.nearest_neighbours
@@ -24,10 +25,6 @@ RANDOM = np.random.default_rng(0)
 SITES = RANDOM.normal(size=(30, 4)).astype(np.float32)
 LABELS = RANDOM.integers(0, 3, 30)
 POINTS = RANDOM.normal(size=(25, 4)).astype(np.float32)
-
-
-def lengths(v, norm):
-  return np.linalg.norm(np.float64(v), ORDER[norm], -1)
 
 
 def vote(d, labels, k):
@@ -50,7 +47,7 @@ def soft_scores(d, k, b):
   return np.log(np.where(total > 0, total, 1)) / (b if k == 1 else 1)
 
 
-@pytest.mark.parametrize("norm", ORDER)
+@pytest.mark.parametrize("norm", NORMS)
 def test_decisions_and_scores(norm):
   d = lengths(POINTS[:, None] - SITES[None], norm)
 
@@ -155,7 +152,7 @@ def test_ties_go_to_the_lowest():
     assert classify(point, sites, labels, num_classes=3, k=k).tolist() == [label]
 
 
-@pytest.mark.parametrize("norm", ORDER)
+@pytest.mark.parametrize("norm", NORMS)
 def test_least_distances(norm):
   axis = np.linspace(-3, 3, 601)
   grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
@@ -299,7 +296,7 @@ def test_a_programme_that_ends_otherwise_is_no_infeasible_one(monkeypatch):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("norm", ORDER)
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 @pytest.mark.parametrize("name", ["points", "sites"])
 def test_a_distance_needs_finite_points_and_sites(name, wrong, norm):

@@ -5,21 +5,12 @@ import pytest
 from scipy.special import ndtr
 
 from spherejax import distances, metrics, prototypes, voronoi
-from tests import balls
+from tests.balls import NORMS, lengths
+from tests.metrics.test_robustness import CLASS, TOY
 
-# Reconstructed from figures 1 and 2 of article III.
-TOY = np.array(
-  [[-1, -1], [-2, 1], [2, -2], [1, 1], [2, -1], [0, 0], [2, 1], [1, -1]], np.float32
-)
-CLASS = np.array([0, 0, 0, 0, 0, 1, 1, 1])
 OWN = np.arange(8)
-NORMS = ["l1", "l2", "linf"]
 AXIS = np.linspace(-3, 3, 61)
 GRID = np.stack(np.meshgrid(AXIS, AXIS), -1).reshape(-1, 2)
-
-
-def lengths(v, norm):
-  return np.linalg.norm(v, balls.ORDER[norm], -1)
 
 
 @pytest.mark.parametrize(

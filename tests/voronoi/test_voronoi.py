@@ -9,7 +9,8 @@ import pytest
 from scipy.optimize import minimize
 
 from spherejax import attacks, distances, metrics, prototypes, voronoi
-from tests import balls, programs
+from tests import programs
+from tests.balls import lengths
 
 NORMS = ["l1", "l2", "linf"]
 SLOW = functools.partial(pytest.param, marks=pytest.mark.slow)
@@ -60,10 +61,6 @@ def bring_back(points, rows, sites, norm, **options):
   x, box = sites[rows], {"low": -9.0, "high": 9.0}
   cells = voronoi.voronoi_cells(x, rows, sites, norm=norm, **box, **options)
   return cells.project(points, x), cells.complete, cells.ball.epsilon
-
-
-def lengths(v, norm):
-  return np.linalg.norm(np.float64(v), balls.ORDER[norm], -1)
 
 
 def margins(points, norm, own=OWN):

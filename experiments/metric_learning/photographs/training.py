@@ -6,7 +6,6 @@ resumes inside its problem with the same bits.
 """
 
 import dataclasses
-import functools
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +18,6 @@ from jax import Array
 from optax import contrib
 
 from experiments.frame import kept, networks, results
-from experiments.frame import training as frame_training
 from experiments.metric_learning import objective
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.photographs import batches, protocols
@@ -159,14 +157,16 @@ def train(
     log(evaluations, {"step": int(state.step), "problem": problem, **scores})
     return {**scores, "problem": problem}
 
-  result = frame_training.single(
-    functools.partial(run.start, start_key),
-    training.make_step(run, objective.optimizer(settings, method)),
-    batches.batches(settings, pictures, run.table, data_key), folder,
-    steps=settings.steps, evaluate=evaluate, evaluate_every=settings.evaluate_every,
-    monitor=monitor(settings), respond=respond,
-    checkpoint_every=settings.checkpoint_every, report_every=settings.evaluate_every,
-  )  # fmt: skip
+  with training.Checkpoints(folder) as checkpoints:
+    result = training.fit(
+      run.start(start_key, checkpoints.latest_step() is None),
+      training.make_step(run, objective.optimizer(settings, method)),
+      batches.batches(settings, pictures, run.table, data_key),
+      checkpoints=checkpoints, steps=settings.steps, evaluate=evaluate,
+      evaluate_every=settings.evaluate_every, monitor=monitor(settings),
+      respond=respond, checkpoint_every=settings.checkpoint_every,
+      report_every=settings.evaluate_every,
+    )  # fmt: skip
   rows = {row["step"]: row for row in result.evaluations}
   best = rows.get(int(result.best.step), result.evaluations[-1])
   return result.best.variables(), {"best": best, "steps": int(result.state.step)}
