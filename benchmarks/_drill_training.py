@@ -93,7 +93,8 @@ def main() -> None:
     )
   leaves = jax.tree.leaves((done.state.params, done.state.batch_stats))
   arrays = {f"{number:02}": np.asarray(leaf) for number, leaf in enumerate(leaves)}
-  np.savez(options.folder / f"state-{options.number}.npz", allow_pickle=False, **arrays)
+  file = options.folder / f"state-{options.number}.npz"
+  np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
 
 
 if __name__ == "__main__":

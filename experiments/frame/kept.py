@@ -129,7 +129,8 @@ def keep(path: pathlib.Path, settings: results.Entry, outcome: Finished) -> None
   path.parent.mkdir(parents=True, exist_ok=True)
   record, arrays = _files(path)
   record.unlink(missing_ok=True)
-  np.savez(arrays, allow_pickle=False, **outcome.arrays)
+  # Without `allow_pickle`, which numpy 2.1 would store as an array.
+  np.savez(arrays, **outcome.arrays)  # pyright: ignore[reportArgumentType]
   results.write_json({"settings": settings, "figures": outcome.figures}, record)
 
 
