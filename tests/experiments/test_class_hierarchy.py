@@ -246,6 +246,15 @@ def test_what_figures_9_and_10_show():
     assert table.values(claims.APART, name).tolist() == [1] * count
 
 
+def test_features_are_projected_on_the_first_part_s_directions(monkeypatch):
+  monkeypatch.setattr(frozen, "DIRECTIONS", 2)
+  rows = np.random.default_rng(0).normal(size=(2, 12, 5)) * [1, 5, 0.1, 3, 2]
+  parts = [frozen.Features(x, np.zeros(12, np.int32), ("0",), {}) for x in rows]
+  directions = np.linalg.svd(rows[0])[2][:2]
+  for found, x in zip(frozen.projected(parts), rows, strict=True):
+    np.testing.assert_allclose(np.abs(found.images), np.abs(x @ directions.T))
+
+
 @pytest.mark.slow
 def test_training_on_the_features_of_a_frozen_network(tmp_path):
   tree = hierarchy.from_paths(["a/1", "a/2", "a/3", "b/4", "b/5", "c/6"])

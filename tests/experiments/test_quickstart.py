@@ -11,6 +11,7 @@ from unittest import mock
 import jax
 import numpy as np
 import pytest
+from sklearn.decomposition import PCA
 
 from benchmarks import startup
 from experiments import quickstart, results_page
@@ -152,6 +153,17 @@ def test_photographs_that_cannot_be_used_are_told_in_one_line(tmp_path, monkeypa
     said = f"at least 4 class folders of 4 photographs, got {classes} folders"
     with pytest.raises(SystemExit, match=said):
       quick.photographs(folder)
+
+
+def test_features_are_principal_components_of_the_training_images(monkeypatch):
+  monkeypatch.setattr(quick, "_CHANNELS", 2)
+  maps = 3 + np.random.default_rng(0).normal(size=(9, 2, 2, 4)) * [1, 5, 0.1, 3]
+  train = np.array([0, 2, 3, 5, 8])
+  components = PCA(2).fit(maps[train].reshape(-1, 4))
+  expected = components.transform(maps.reshape(-1, 4)).reshape(9, 2, 2, 2)
+  found = quick._reduced(maps, train)
+  expected = np.abs(expected) / expected[train].std()
+  np.testing.assert_allclose(np.abs(found), expected, rtol=1e-5)
 
 
 def test_options_change_single_settings_of_a_preset(monkeypatch):
