@@ -102,7 +102,7 @@ def load(name: str, side: int, folder: str = "", percent: int = 100) -> Whole:
 
 
 def tree_of(name: str, classes: Sequence[str]) -> hierarchy.ClassTree:
-  """The tree with its classes in the order of the labels, which must be the same."""
+  """The tree with its classes in the order of the labels; both must be equal sets."""
   notation = SOURCES[name].notation
   if not notation:
     return hierarchy.from_csv(newest_file(name, "hierarchy.csv"), classes=classes)

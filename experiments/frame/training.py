@@ -1,4 +1,4 @@
-"""Trains many small runs as one program, and what one large run shares with them."""
+"""Many small trainings as one program, and parts that all trainings share."""
 
 import functools
 import pathlib

@@ -47,7 +47,7 @@ class Study(NamedTuple):
 
 
 def divided(classes: np.ndarray, seed: int) -> list[np.ndarray]:
-  """Splits classes at random: half trains, of which a quarter validates; half tests."""
+  """Splits classes at random: 3 of 8 train, 1 of 8 validates, and the others test."""
   classes = np.random.default_rng(seed).permutation(classes)
   half = len(classes) // 2
   return np.split(classes, [half - half // 4, half])
@@ -63,7 +63,7 @@ def _of_classes(
 
 
 def halves(labels: np.ndarray, parts: list[np.ndarray]) -> Study:
-  """Rows of the classes of three parts, class by class; each part's labels from 0."""
+  """Rows of three parts of the classes; the labels of each part count from 0."""
   (train, train_labels), (held, held_labels), (test, test_labels) = (
     _of_classes(labels, part) for part in parts
   )

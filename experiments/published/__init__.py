@@ -20,15 +20,19 @@ def figures(name: str) -> dict[str, Any]:
 
 def _by_columns(table: dict[str, Any]) -> dict[str, Any]:
   if "columns" in table:
-    return {x: _column(table, place) for place, x in enumerate(table.pop("columns"))}
+    columns = table.pop("columns")
+    return {column: _column(table, columns, column) for column in columns}
   return {x: _by_columns(y) if isinstance(y, dict) else y for x, y in table.items()}
 
 
-def _column(rows: dict[str, Any], place: int) -> dict[str, Any]:
+def _column(rows: dict[str, Any], columns: list[str], column: str) -> dict[str, Any]:
   numbers = {
-    x: _column(y, place) if isinstance(y, dict) else y[place] for x, y in rows.items()
+    name: _column(row, columns, column)
+    if isinstance(row, dict)
+    else dict(zip(columns, row, strict=True))[column]
+    for name, row in rows.items()
   }
-  return {x: number for x, number in numbers.items() if number == number}
+  return {name: number for name, number in numbers.items() if number == number}
 
 
 def tree_paths(name: str) -> list[tuple[str, ...]]:

@@ -1,11 +1,13 @@
 """The frame of a study: its table, its claims, limits of its settings."""
 
 import dataclasses
+import math
 from typing import Annotated
 
 import numpy as np
 import pytest
 
+from experiments import published
 from experiments.frame import settings
 from experiments.frame.settings import Among, MultipleOf, Within, Without
 from experiments.frame.study import Claim, NotMeasured, Study, Table
@@ -92,3 +94,12 @@ def test_settings_that_do_nothing():
     "without --toys": ("toy_seeds",),
     "without one or two among --toys": ("width",),
   }
+
+
+def test_a_printed_table_is_read_by_columns():
+  rows = {"x": [1, math.nan], "t": {"y": ["<2", 3]}}
+  found = published._by_columns({"a": {"columns": ["b", "c"], **rows}, "d": 4})
+  assert found == {"a": {"b": {"x": 1, "t": {"y": "<2"}}, "c": {"t": {"y": 3}}}, "d": 4}
+  for wrong in ([1], [1, 2, 3]):
+    with pytest.raises(ValueError, match="zip"):
+      published._by_columns({"columns": ["b", "c"], "x": wrong})
