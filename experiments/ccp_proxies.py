@@ -8,7 +8,7 @@ proxies that are never renewed coalesce. DML, chapter 3.
 
     python -m experiments.ccp_proxies                     # 13 min
     python -m experiments.ccp_proxies --preset plankton   # new to the network: 20 min
-    python -m experiments.ccp_proxies --preset long       # digits: 61 min
+    python -m experiments.ccp_proxies --preset long       # digits: 38 min
     python -m experiments.ccp_proxies --preset smoke      # seconds, needs no data
     python -m experiments.ccp_proxies --preset full       # accelerators
 

@@ -19,7 +19,7 @@ from experiments.metric_learning.settings import Settings
 from spherejax import data, distances, metrics, prototypes, training
 
 _Renewed = tuple[Collection, Array, dict[str, Array]]
-_COVERED = 2000  # largest number of training images whose cover is measured
+_COVERED = 1200  # largest number of training images whose cover is measured
 
 
 class State(NamedTuple):
