@@ -9,8 +9,8 @@ folder that `retrieval` or `ccp_proxies` wrote.
 """
 
 import pathlib
-from typing import Any
 
+from flax.typing import VariableDict
 from jax import Array
 
 from experiments.frame import networks
@@ -22,8 +22,8 @@ def load(folder: pathlib.Path) -> explorer.Embedder:
   restored = networks.load(folder)
   architecture = restored.architecture
 
-  def apply(variables: Any, images: Array) -> explorer.Outputs:
-    outputs: Any = networks.Network(architecture).apply(variables, images)
+  def apply(variables: VariableDict, images: Array) -> explorer.Outputs:
+    outputs = networks.outputs(architecture, variables, images)
     embeddings = distances.unit_ball(outputs.embeddings)
     if architecture.pooling != "gsp":
       return explorer.Outputs(embeddings)

@@ -5,7 +5,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.experimental
@@ -17,7 +17,7 @@ _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
 
-def mapped(fn: Callable[[Array], Any], rows: Array, size: int = 256) -> Any:
+def mapped(fn: Callable[[Array], _Out], rows: Array, size: int = 256) -> _Out:
   """`fn(rows)`, a pytree of [rows, ...], in equal blocks of at most `size` rows.
 
   The last block is padded with zero rows, so no row's result may depend on others.

@@ -14,7 +14,7 @@ import re
 import tempfile
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Annotated, Generic, NamedTuple, TypeVar
 
 import jax
 import tyro
@@ -119,7 +119,7 @@ def _options(
 ) -> type:
   """The class whose fields are the options: the study's, and those of every study."""
   arg = tyro.conf.arg
-  preset_names: Any = Literal[tuple(presets)]  # pyright: ignore
+  preset_names = tyro.extras.literal_type_from_choices(presets)
   preset_arg = arg(help="Named settings; the options below change single ones.")
   file_arg = arg(
     name="config", metavar="FILE", help_behavior_hint="",

@@ -61,13 +61,11 @@ FOLDERS = ("nabirds", "micro_s", "micro_l", "meso_z")
 
 
 class Parts(NamedTuple):
-  """A data set in three parts, and what is known of its classes."""
+  """A data set in three parts."""
 
   train: data.Images
   validation: data.Images
   test: data.Images
-  tree: Any = None  # class tree, a `hierarchy.ClassTree`; None if there is none
-  living: Any = None  # living classes, boolean [classes]; None if the tree does not say
   unseen: Any = None
   """Images of the classes that no other part has; None if there are none."""
 
@@ -221,7 +219,7 @@ def divide(whole: Whole, key: jax.Array, training: int, validation: int) -> Part
   train, held, rest = np.split(order, [sizes[0], end])
   tested = whole.images[rest] if whole.tested is None else whole.tested
   images = whole.images
-  return Parts(images[train], images[held], tested, whole.tree, whole.living)
+  return Parts(images[train], images[held], tested)
 
 
 @functools.partial(jax.jit, static_argnames=("number", "ways", "shots", "queries"))

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, cast
 
 import flax.linen as nn
 import jax
@@ -141,30 +141,45 @@ def recipe(architecture: Architecture) -> poolings.Recipe:
 
 
 def _backbone(a: Architecture, axis_name: str | None) -> nn.Module:
-  shared: Any = {"axis_name": axis_name, "name": "backbone"}
+  name = "backbone"
   if a.backbone == "conv":
-    options: Any = {"convolution": a.convolution, "frozen_norm": a.frozen_norm}
-    return models.ConvNet((a.width,) * 4, a.strides, norm="batch", **options, **shared)
+    return models.ConvNet(
+      (a.width,) * 4, a.strides, norm="batch", convolution=a.convolution,
+      frozen_norm=a.frozen_norm, axis_name=axis_name, name=name,
+    )  # fmt: skip
   if a.backbone in DIGITS:
     blocks, stride = (1, 2) if a.backbone == "resnet8" else (3, 1)
-    widths = (a.width, 2 * a.width, 4 * a.width)
-    options = {"stem_stride": stride, "convolution": a.convolution}
-    return models.ResNet20(blocks, widths, **options, **shared)
+    return models.ResNet20(
+      blocks, (a.width, 2 * a.width, 4 * a.width), stem_stride=stride,
+      convolution=a.convolution, axis_name=axis_name, name=name,
+    )  # fmt: skip
   if a.backbone == "mlp":
-    return _Layers(a.width, name="backbone")
-  options = {"frozen_norm": a.frozen_norm, "remat": a.remat}
+    return _Layers(a.width, name=name)
+  network = functools.partial(photographic, a.backbone, a.width)
   if a.backbone == "last_stage":
-    return models.EfficientNetLite(parts=LAST_STAGE, **options, **shared)
-  return photographic(a.backbone, a.width, **options, **shared)
+    network = functools.partial(models.EfficientNetLite, parts=LAST_STAGE)
+  return network(
+    frozen_norm=a.frozen_norm, remat=a.remat, axis_name=axis_name, name=name
+  )
 
 
-def photographic(backbone: str, width: int, **options: Any) -> nn.Module:
+def photographic(
+  backbone: str,
+  width: int,
+  *,
+  axis_name: str | None,
+  name: str,
+  frozen_norm: bool = False,
+  remat: bool = False,
+) -> nn.Module:
   """A network for photographs: bn_inception, inception_v3 or resnet50."""
   if backbone == "resnet50":
     widths = tuple(width * 2**stage for stage in range(4))
-    return models.ResNet50(widths=widths, **options)
-  kind = models.BNInception if backbone == "bn_inception" else models.InceptionV3
-  return kind(width, **options)
+    network = functools.partial(models.ResNet50, widths=widths)
+  else:
+    kind = models.BNInception if backbone == "bn_inception" else models.InceptionV3
+    network = functools.partial(kind, width)
+  return network(frozen_norm=frozen_norm, remat=remat, axis_name=axis_name, name=name)
 
 
 def _network_input(a: Architecture, images: Array) -> Array:
@@ -236,6 +251,13 @@ def prepare(image: np.ndarray, architecture: Architecture) -> np.ndarray:
   return class_sets.squared(pixels, size=a.image_size)
 
 
+def outputs(
+  architecture: Architecture, variables: VariableDict, images: Array
+) -> models.HeadResult:
+  """Raw embeddings [batch, dim], weights and attributes of prepared images; for jit."""
+  return cast(models.HeadResult, Network(architecture).apply(variables, images))
+
+
 class _StoredModel(NamedTuple):
   step: Array
   variables: VariableDict
@@ -253,8 +275,7 @@ class Model(NamedTuple):
 
   def embed(self, images: Array) -> Array:
     """Raw embeddings [batch, dim] of prepared images; for jit."""
-    outputs: Any = Network(self.architecture).apply(self.variables, images)
-    return outputs.embeddings
+    return outputs(self.architecture, self.variables, images).embeddings
 
   def embed_blocks(self, images: Array) -> Array:
     return at_once.mapped(self.embed, images)

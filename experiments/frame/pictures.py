@@ -3,7 +3,7 @@
 import math
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
   from matplotlib.axes import Axes
   from matplotlib.figure import Figure
 else:
-  Axes = Figure = Any  # matplotlib takes long to import
+  Axes = Figure = object  # matplotlib takes long to import
 
 # Okabe and Ito 2008, as in `spherejax.plotting`, with black last.
 COLORS = (
@@ -26,6 +26,7 @@ Figures = Mapping[str, Figure]
 """Figures by file name, without the suffix."""
 Panels = Mapping[str, Mapping[str, np.ndarray]]
 """For each panel's title, the values of each row, [seeds]."""
+_Shared = bool | Literal["col"]
 _BLUE, _ORANGE, *_, _GREY, _INK = COLORS
 _ROW = 0.2  # inches from one row to the next
 
@@ -45,18 +46,21 @@ def panels(
   *,
   size: float = 9.5,
   framed: bool = False,
-  **options: Any,
+  sharex: _Shared = False,
+  sharey: _Shared = False,
 ) -> tuple[Figure, list[Axes]]:
   """Creates a figure 7.2 inches wide with axes of these titles, row by row.
 
   `height` is that of a row, `size` that of the titles' letters. Axes are open at the
-  top and right unless they are `framed`. `options` go to `Figure.subplots`.
+  top and right unless they are `framed`; `sharex` and `sharey` are those of `subplots`.
   """
   titles = list(titles)
   columns = min(columns, len(titles))
   lines = math.ceil(len(titles) / columns)
   figure = new_figure(7.2, height * lines + margin)
-  cells = figure.subplots(lines, columns, squeeze=False, **options).ravel()
+  cells = figure.subplots(
+    lines, columns, squeeze=False, sharex=sharex, sharey=sharey
+  ).ravel()
   for axes in cells[len(titles) :]:
     axes.set_visible(False)
   for axes, title in zip(cells, titles, strict=False):
@@ -114,9 +118,9 @@ def dots(
       ones below it, grey ones that contain it. All panels share its scale.
   """
   most = len(rows) or max(map(len, by_panel.values()))
-  shared = {"sharey": bool(rows), "sharex": gains}
   height = 0.75 + _ROW * most
-  figure, cells = panels(by_panel, columns, height, 0.2, **shared)
+  shared = bool(rows)
+  figure, cells = panels(by_panel, columns, height, 0.2, sharex=gains, sharey=shared)
   for axes, values in zip(cells, by_panel.values(), strict=True):
     names = list(rows) or sorted(values, key=lambda name: -np.mean(values[name]))
     for place, name in enumerate(names):

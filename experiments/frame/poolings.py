@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -35,25 +35,25 @@ _Place = Literal["before", "after", "none"]
 class Headed(nn.Module):
   """A backbone's maps, averaged over positions, and the outputs of a head on them."""
 
-  backbone: Callable[[], nn.Module]
-  head: Callable[[], nn.Module]
+  backbone: Callable[[], Callable[..., Array]]
+  head: Callable[[], Callable[[Array], Array]]
   pixels: Callable[[Array], Array] = lambda images: images
   """Function from images to the backbone's inputs."""
 
   @nn.compact
-  def __call__(self, images: Array, *, train: bool | None = None) -> Any:
+  def __call__(
+    self, images: Array, *, train: bool | None = None
+  ) -> tuple[Array, Array]:
     """Features and outputs; `train` is for backbones that normalise batches."""
     options = {} if train is None else {"train": train}
-    backbone: Any = self.backbone()
-    features = pooling.gap(backbone(self.pixels(images), **options))
-    head: Any = self.head()
-    return features, head(features)
+    features = pooling.gap(self.backbone()(self.pixels(images), **options))
+    return features, self.head()(features)
 
 
 class Recipe(NamedTuple):
   """A pooling, and the place of the projection to the embedding."""
 
-  pool: Callable[..., Any]  # pooling for `models.EmbeddingHead`
+  pool: Callable[..., object]  # pooling for `models.EmbeddingHead`
   projection: _Place
   dim: int  # dimension of the projection
   prototypes: str = ""
@@ -110,11 +110,11 @@ def with_prototypes(
   """
   if not recipe.prototypes:
     return params
-  flat: dict[str, Any] = traverse_util.flatten_dict(params, sep="/")
-  if recipe.silent:
-    flat[recipe.silent] = jnp.zeros_like(flat[recipe.silent])
-  points = pooled(traverse_util.unflatten_dict(flat, sep="/"))
-  points = recipe.averages(jnp.asarray(points))
+  silent = tuple(recipe.silent.split("/"))
+  silenced = traverse_util.path_aware_map(
+    lambda path, x: jnp.zeros_like(x) if path == silent else x, params
+  )
+  points = recipe.averages(jnp.asarray(pooled(silenced)))
   return models.replace_prototypes(params, points, path=recipe.prototypes)
 
 
@@ -139,7 +139,7 @@ _DIVIDED: dict[str, Callable[[int], Recipe]] = {
   "netvlad": lambda dim: _netvlad(PROTOTYPES, dim // PROTOTYPES),
   "netvlad_wide": lambda dim: _netvlad(MANY_PROTOTYPES, dim),
 }
-_POOLS: dict[str, tuple[_Place, Callable[[int], Any]]] = {
+_POOLS: dict[str, tuple[_Place, Callable[[int], Callable[..., object]]]] = {
   # The average commutes with the projection, which is cheaper after it.
   "gap": ("after", lambda _: pooling.gap),
   "gmp": ("after", lambda _: pooling.gmp),

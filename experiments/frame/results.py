@@ -174,7 +174,7 @@ def _changes(
   return "".join(f" {part}" for part in parts)
 
 
-def write_json(content: Entry, path: pathlib.Path) -> None:
+def write_json(content: object, path: pathlib.Path) -> None:
   """Writes the file whole or not at all: an earlier version survives a full disk."""
   path.parent.mkdir(parents=True, exist_ok=True)
   temporary = path.with_suffix(".partial")
@@ -188,7 +188,7 @@ Summary = Callable[[Entry, pathlib.Path], Sequence[rich.console.RenderableType]]
 
 def write(content: Entry, output: pathlib.Path, summary: Summary | None = None) -> None:
   """Writes `results.json`; writes and prints `table.txt`, a summary or all tables."""
-  content = standard(content)
+  content = {name: standard(value) for name, value in content.items()}
   write_json(content, output / "results.json")
   if summary and content["claims"]:
     lines = summary(content, output)
@@ -201,7 +201,7 @@ def write(content: Entry, output: pathlib.Path, summary: Summary | None = None) 
         console.print(line)
 
 
-def standard(content: Any) -> Any:
+def standard(content: object) -> object:
   """Replaces NaN and infinity by None, since JSON has neither."""
   if isinstance(content, dict):
     return {name: standard(value) for name, value in content.items()}

@@ -11,7 +11,7 @@ import pathlib
 import tomllib
 import typing
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Protocol, TypeVar
+from typing import Annotated, ClassVar, Protocol, TypeVar
 
 import tyro
 
@@ -25,7 +25,7 @@ Decided = Annotated[_T, tyro.conf.Suppress]
 class Settings(Protocol):
   """A dataclass of settings."""
 
-  __dataclass_fields__: ClassVar[dict[str, Any]]
+  __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[object]]]
 
 
 _Settings = TypeVar("_Settings", bound=Settings)
@@ -105,7 +105,7 @@ class MultipleOf:
 
   other: str
 
-  def check(self, name: str, value: Any, settings: Settings) -> None:
+  def check(self, name: str, value: int | tuple[int, ...], settings: Settings) -> None:
     part = getattr(settings, self.other)
     for number in value if isinstance(value, tuple) else (value,):
       if part < 1 or number % part:
@@ -121,7 +121,9 @@ class Within:
   low: float
   high: float = math.inf
 
-  def check(self, name: str, value: Any, settings: Settings) -> None:
+  def check(
+    self, name: str, value: float | tuple[float, ...], settings: Settings
+  ) -> None:
     del settings
     for number in value if isinstance(value, tuple) else (value,):
       if not self.low <= number <= self.high:

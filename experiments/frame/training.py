@@ -2,7 +2,7 @@
 
 import functools
 import pathlib
-from collections.abc import Callable, Hashable, Mapping, Sized
+from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -31,13 +31,18 @@ class State(NamedTuple):
 def many(
   key: Array,
   functions: tuple[Function, Function, Function],
-  cells: Mapping[str, Any],
+  cells: Mapping[str, Sequence[ArrayLike] | np.ndarray],
   folder: pathlib.Path,
   *,
   title: str = "",
   convolutional: bool = False,
   batch_size: int | None = None,
-  **options: Any,
+  seeds: int | Sequence[int],
+  steps: int,
+  evaluate_every: int,
+  patience: int | None = None,
+  margin: float = 0.0,
+  progress: bool = True,
 ) -> training.SweepResult:
   """Trains all cells with all seeds; resumes from a folder.
 
@@ -49,7 +54,12 @@ def many(
     title: title of the training; if given, a diverged run is an error.
     convolutional: whether every run has convolutions of its own.
     batch_size: number of runs at once, if they have no convolutions; None: all.
-    **options: options of `training.sweep`.
+    seeds: seeds of every cell, or their number.
+    steps: steps of every training.
+    evaluate_every: steps from one evaluation to the next.
+    patience: evaluations without a gain after which a run stops; None: it goes on.
+    margin: least gain of the score.
+    progress: whether to show the progress.
 
   Raises:
     FloatingPointError: a run of a training with a title diverged.
@@ -57,11 +67,16 @@ def many(
   if convolutional:  # with other weights for every run, these are slow on a CPU
     batch_size = 1 if jax.default_backend() == "cpu" else None
   with training.Checkpoints(folder) as checkpoints:
-    options |= {"checkpoints": checkpoints, "batch_size": batch_size}
-    result = training.sweep(key, *functions, cells, **options)
+    result = training.sweep(
+      key, *functions, cells, seeds=seeds, steps=steps, evaluate_every=evaluate_every,
+      patience=patience, margin=margin, checkpoints=checkpoints, batch_size=batch_size,
+      progress=progress,
+    )  # fmt: skip
   if title and result.diverged.any():
     failed = np.flatnonzero(result.diverged.any(1))
-    values = [{name: column[i] for name, column in cells.items()} for i in failed]
+    values = [
+      {name: column[i] for name, column in cells.items()} for i in failed.tolist()
+    ]
     raise FloatingPointError(
       f"{title}: {result.diverged.sum()} of {result.diverged.size} runs diverged, of"
       f" the cells {values}"
@@ -93,12 +108,12 @@ def forward(
   params: Tree,
   stats: Tree,
   *inputs: ArrayLike,
-  **options: Any,
+  rngs: dict[str, Array] | None = None,
 ) -> tuple[Tree, Tree]:
   """Outputs of a network in training mode, and its statistics after them."""
   variables = {"params": params, "batch_stats": stats}
   outputs, updated = network.apply(
-    variables, *inputs, train=True, mutable=["batch_stats"], **options
+    variables, *inputs, train=True, mutable=["batch_stats"], rngs=rngs
   )
   return outputs, updated.get("batch_stats", {})
 

@@ -151,7 +151,7 @@ def test(
   for name, (table, where) in points.items():
     figures |= correlations(name, table, related, where)
   for name, (table, where) in points.items() if settings.joined else ():
-    figures |= agreement(name, table, study.tree, where)
+    figures |= agreement(name, table, related.tree, where)
   if setting.dynamic:
     figures["scale"] = float(classifier.scale)
   arrays = {"proxies": classifier.proxies, "prototypes": means.means}

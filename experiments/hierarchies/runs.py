@@ -113,7 +113,7 @@ def shared_inputs(config: Config, whole: images.Whole, seed: int) -> SharedInput
     study = study._replace(train=train, validation=held, test=tested)
   if config.test_images:
     study = study._replace(test=study.test[: config.test_images])
-  related = training.relations(study.tree, study.living)
+  related = training.relations(whole.tree, whole.living)
   mds_key = jax.random.fold_in(key, 1)
   fixed = prototypes.hierarchical_prototypes(
     related.similarities, config.dim, key=mds_key, steps=config.mds_steps

@@ -74,6 +74,7 @@ def class_chords(
 class Relations(NamedTuple):
   """Relations between classes, from the class tree."""
 
+  tree: hierarchy.ClassTree
   distances: np.ndarray  # path distances
   similarities: np.ndarray  # cosines that proxies should have to follow the tree
   living: np.ndarray  # mask of the living classes
@@ -82,7 +83,7 @@ class Relations(NamedTuple):
 def relations(tree: hierarchy.ClassTree, living: np.ndarray) -> Relations:
   path_distances = hierarchy.path_distances(tree)
   similarities = hierarchy.chordal_similarities(path_distances)
-  return Relations(path_distances, similarities, living)
+  return Relations(tree, path_distances, similarities, living)
 
 
 class SharedInputs(NamedTuple):

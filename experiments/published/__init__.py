@@ -6,9 +6,12 @@ import re
 import tomllib
 from typing import Any
 
+Tables = dict[str, Any]
+"""A table, or tables by their headings."""
+
 
 @functools.cache
-def figures(name: str) -> dict[str, Any]:
+def figures(name: str) -> Tables:
   """The tables of ``<name>.toml`` beside this file, by their headings.
 
   `columns` in a table names the columns of its rows and of those of the tables in it.
@@ -18,14 +21,14 @@ def figures(name: str) -> dict[str, Any]:
   return _by_columns(tomllib.loads(file.read_text()))
 
 
-def _by_columns(table: dict[str, Any]) -> dict[str, Any]:
+def _by_columns(table: Tables) -> Tables:
   if "columns" in table:
     columns = table.pop("columns")
     return {column: _column(table, columns, column) for column in columns}
   return {x: _by_columns(y) if isinstance(y, dict) else y for x, y in table.items()}
 
 
-def _column(rows: dict[str, Any], columns: list[str], column: str) -> dict[str, Any]:
+def _column(rows: Tables, columns: list[str], column: str) -> Tables:
   numbers = {
     name: _column(row, columns, column)
     if isinstance(row, dict)

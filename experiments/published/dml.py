@@ -2,9 +2,9 @@
 
 import types
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from experiments.published import figures
+from experiments.published import Tables, figures
 
 # The order of the tables' columns.
 SETS = ("sop", "inshop", "cub", "cars")
@@ -35,7 +35,7 @@ def _fair(lines: Mapping[str, str]) -> Table:
   return table
 
 
-def _conventional(backbones: Mapping[str, Any]) -> dict[str, Table]:
+def _conventional(backbones: Tables) -> dict[str, Table]:
   """Parses P@1 or P@1/MAP@R by backbone; "-" if nothing is printed."""
   return {
     backbone: {

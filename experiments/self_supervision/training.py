@@ -1,7 +1,7 @@
 """Trains one run of `projector_collapse` and measures it, for vmap."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import flax.linen as nn
 import jax
@@ -231,7 +231,11 @@ class Run:
     """Features and outputs of images, with running statistics, in blocks."""
     variables = {"params": params, "batch_stats": stats}
     images = arrays.normalized(data.to_float(images))
-    return at_once.mapped(lambda x: self.network.apply(variables, x), images)
+
+    def apply(block: Array) -> tuple[Array, Array]:
+      return cast(tuple[Array, Array], self.network.apply(variables, block))
+
+    return at_once.mapped(apply, images)
 
   # The inner jit shares one trace between the start and the steps; it is inlined.
   @functools.partial(jax.jit, static_argnums=(0, 5), inline=True)
