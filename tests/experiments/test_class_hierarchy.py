@@ -343,8 +343,8 @@ def test_other_settings_do_not_go_on_from_a_checkpoint(tmp_path, monkeypatch):
 def test_plans_missing_images_and_weights_of_another_network():
   assert len(CPU.settings) * CPU.seeds == 14 * 24
   images = data.from_arrays(np.zeros((4, 16, 16, 1), np.uint8), np.arange(4))
-  study = class_sets.Parts(images, images, images, None, None)
-  related = class_training.Relations(None, None, None)
+  study = class_sets.Parts(images, images, images)
+  related = class_training.Relations(None, None, None, None)
   shared = class_training.SharedInputs(study, related, None, jax.random.key(0))
   with pytest.raises(ValueError, match="batch must be at most the 4 training images"):
     class_training.train(CPU, methods.SETTINGS["corr"], shared, None, None)
