@@ -324,8 +324,8 @@ def test_other_settings_do_not_go_on_from_a_checkpoint(tmp_path, monkeypatch):
   monkeypatch.setattr(measures, "test", lambda *_: kept.Finished({}, {}))
   pixels = np.random.default_rng(0).integers(0, 255, (12, 16, 16, 1), np.uint8)
   images = data.from_arrays(pixels, np.arange(12) % 3, label_names=("1", "2", "3"))
-  related = class_training.relations(TREE, living := np.ones(3, bool))
-  study = class_sets.Parts(images, images, images, TREE, living)
+  related = class_training.relations(TREE, np.ones(3, bool))
+  study = class_sets.Parts(images, images, images)
   shared = class_runs.SharedInputs(study, related, jnp.eye(3, 8), jax.random.key(0))
   first = float(losses.dynamic_scale_init(3, geometry="cosine").scale)
   path = tmp_path / "normface-ema-dynamic-0"

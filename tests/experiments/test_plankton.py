@@ -61,7 +61,7 @@ def folder_of(root, counts):
 
 @pytest.mark.slow
 def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, monkeypatch):
-  def shallow(width, axis_name, name):
+  def shallow(width, axis_name, name, **_):
     return models.ConvNet((width,), (4,), norm="batch", axis_name=axis_name, name=name)
 
   monkeypatch.setattr(models, "InceptionV3", shallow)
